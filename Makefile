@@ -5,13 +5,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo check test test-all lint bench soak install java jdk peers clean
+.PHONY: demo check test test-all lint docs bench soak install java jdk peers clean
 
 $(STAMP): pyproject.toml
 	@echo "installing into $(VENV): a minute or two"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --upgrade pip
 	$(BIN)/python -m pip install -qq -e '.[dev]'
+	# The package gssapi has no wheels for Linux: it is built, fast rather than well, where that can be done.
+	if command -v krb5-config >/dev/null 2>&1 && command -v gcc >/dev/null 2>&1; then \
+	  CFLAGS='-O0 -g0' $(BIN)/python -m pip install -qq -e '.[gssapi]' || \
+	  echo "the package gssapi cannot be built: the tests of Kerberos are left out" >&2; fi
 	touch $(STAMP)
 
 install: $(STAMP) java
@@ -26,7 +30,7 @@ jdk:
 	  echo "A Java compiler is missing: the tests need it. Debian: apt-get install default-jdk-headless (or set JAVA_HOME)" >&2; exit 1; }
 
 demo: install
-	$(BIN)/python -m kafkalite.cli.main demo
+	$(BIN)/python -m kafkalite.cli.main demo $(DEMO)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -47,16 +51,22 @@ check: $(STAMP)
 test: install jdk peers
 	$(PYTEST) -m "not full"
 
+# Everything: the tests marked full in place of their short forms.
 test-all: install jdk peers
-	$(PYTEST)
+	$(PYTEST) -m "not short"
 
 # Kafka's own programs, from Maven Central, before a test has to wait for them.
 peers: $(STAMP)
 	$(BIN)/python -m integration.harness.peers
 
 soak: install jdk peers
-	KAFKALITE_SOAK=1 $(BIN)/python -m pytest -s -m soak -o timeout=0 integration
+	KAFKALITE_SOAK=1 $(BIN)/python -m pytest -s -m soak -o timeout=0 integration tests
 	$(BIN)/python -m kafkalite.testing.simulation --seeds 1..10000 --jobs $(WORKERS)
+
+# The site of docs/ in build/docs, which a browser can read from the disk; a warning or a dead link is an error.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html --doctree-dir build/doctrees docs build/docs
+	@echo "build/docs/index.html"
 
 bench: install
 	$(BIN)/python -m integration.bench.run $(BENCH)

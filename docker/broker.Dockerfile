@@ -12,10 +12,10 @@ ARG PIP_ARGS=""
 COPY dist/*.whl /dist/
 RUN python3 -m venv /opt/kafkalite \
  && /opt/kafkalite/bin/pip install --quiet --no-cache-dir --disable-pip-version-check ${PIP_ARGS} \
-        --find-links /dist /dist/kafkalite-*.whl \
+        --find-links /dist "$(ls /dist/kafkalite-*.whl)[security]" \
  && /opt/kafkalite/bin/pip uninstall --quiet --yes pip \
  && find /opt/kafkalite -depth -type d \( -name test -o -name tests \) -exec rm -rf {} +
-COPY docker/entrypoint.py docker/serving.py /opt/kafkalite/
+COPY docker/entrypoint.py docker/security.py docker/serving.py /opt/kafkalite/
 
 FROM ${BASE}
 RUN groupadd --system --gid 1001 kafkalite \

@@ -1,1 +1,1 @@
-"""Tests of whole clusters: real processes, real clients, a real ZooKeeper; and the bench beside real Kafka."""
+"""Tests of whole clusters with real processes, real clients and a real ZooKeeper, and the bench beside real Kafka."""

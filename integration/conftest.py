@@ -17,7 +17,7 @@ from integration.harness import schedule, shared
 from integration.harness.durations import Durations
 from integration.harness.java import kafka_launcher
 from integration.harness.schedule import GroupScheduling
-from integration.harness.stranger import make_environment
+from integration.harness.stranger import build_wheel, make_environment
 from integration.harness.tree import Tree
 from kafkalite.embedded.cluster import Launcher, LocalCluster, kafkalite_launcher
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
@@ -30,28 +30,32 @@ if TYPE_CHECKING:
 
 AGAINST_KAFKA = os.environ.get("KAFKALITE_TEST_BROKER") == "kafka"
 SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
-"""Whether the long forms run, too (``make soak``)."""
+"""Whether the long tests run, too (``make soak``)."""
 ClusterFactory = Callable[..., LocalCluster]
 TIERS = pytest.StashKey[list[str]]()
-"""Files whose tests are all left to ``make test-all``."""
+"""Files with tests of ``make test-all`` only."""
+UNREPLACED = pytest.StashKey[list[str]]()
+"""Tests that ``make test-all`` leaves out and does not replace."""
 RUN_FOLDER = "kafkalite_run_folder"
 LOG_PATTERNS = ("**/broker.log", "**/zookeeper.log")
 LOG_LINES = 40
 LEFT_OUT = "left out without Docker: "
-"""How the reason of a skipped container test begins."""
+"""Beginning of the reason of a skipped container test."""
 
-# What makes a test cluster quick: Kafka's own defaults are for large, slow machines. Both understand all of it.
+# Settings for quick tests, because Kafka's defaults are for large clusters. Both brokers know all of them.
 TEST_OVERRIDES = {
     "group.initial.rebalance.delay.ms": "0",
-    # Members that die are to be missed soon.
+    # Short, so that dead members are removed soon.
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "3",
-    # A stall of a busy machine is not to cost a session. Brokers that die lose theirs at once, by their guardians.
+    # Long, so that no session expires on a busy machine. Guardians end the sessions of dead brokers at once.
     "zookeeper.session.timeout.ms": "12000",
+    # Longer than a session, which is its default, because a broker ends that finds no ZooKeeper for so long.
+    "zookeeper.connection.timeout.ms": "60000",
     "auto.create.topics.enable": "false",
     # The records of the tests carry timestamps of 2023.
     "log.retention.ms": "-1",
@@ -59,7 +63,7 @@ TEST_OVERRIDES = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Told to end (by a time limit, say), the tests end as by Ctrl-C, so that no broker is left behind."""
+    """Make SIGTERM (by a time limit, for example) end the tests like Ctrl-C, so that no broker is left behind."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if schedule.WORKER:
         config.pluginmanager.register(schedule.Turns(run_folder(config)))
@@ -69,13 +73,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: WorkerController) -> None:
-    """Tell each worker where the run keeps what its workers share."""
+    """Pass the folder with the shared files of the run to each worker."""
     node.workerinput[RUN_FOLDER] = str(run_folder(node.config))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
-    """``--dist loadgroup`` by our groups."""
+    """The scheduler for ``--dist loadgroup`` with the groups of :mod:`integration.harness.schedule`."""
     if config.getoption("dist") != "loadgroup":
         return None
     return GroupScheduling(config, log, run_folder(config))
@@ -83,13 +87,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupSc
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """The end of the shared cluster, when all tests are over and before pytest gives the run's folder away."""
+    """Stop the shared cluster after all tests, before pytest may delete the run's folder."""
     if not schedule.WORKER:
         shared.end(run_folder(session.config))
 
 
 def run_folder(config: pytest.Config) -> Path:
-    """The temporary folder of the run: the same for all of its workers."""
+    """The temporary folder of the run, which all workers share."""
     if schedule.WORKER:
         return Path(getattr(config, "workerinput")[RUN_FOLDER])  # noqa: B009 (xdist's, unknown to pytest's types)
     factory: pytest.TempPathFactory = getattr(config, "_tmp_path_factory")  # noqa: B009
@@ -98,8 +102,9 @@ def run_folder(config: pytest.Config) -> Path:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Workers get groups of tests. What only kafkalite can do is left out against Kafka."""
+    """Sort the tests by groups. Tests marked ``kafkalite_only`` are left out against Kafka."""
     config.stash[TIERS] = schedule.only_full(items)
+    config.stash[UNREPLACED] = schedule.short_alone(items)
     if AGAINST_KAFKA:
         for item in items:
             if item.get_closest_marker("kafkalite_only"):
@@ -111,7 +116,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows the last lines of its brokers' and its ZooKeeper's output."""
+    """Add the last lines of the brokers' and ZooKeeper's output to the report of a failed test."""
     report = yield
     if report.failed:
         for log in server_logs(getattr(item, "funcargs", {})):
@@ -122,7 +127,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The last lines say which tests were left out for want of Docker, and what to do about it."""
+    """Report the tests that were skipped without Docker, and what to install for them."""
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
     left_out = [reason.partition(LEFT_OUT)[2].rstrip("')") for reason in reasons if LEFT_OUT in reason]
     if left_out:
@@ -131,14 +136,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def server_logs(fixtures: Mapping[str, object]) -> list[Path]:
-    """What the servers of a test's ``fixtures`` wrote: those of its temporary folder, and the shared ones it used."""
+    """The output files of a test's servers: those in its temporary folder, and those of the shared ones it used."""
     folders = {value for name, value in fixtures.items() if name == "tmp_path" and isinstance(value, Path)}
     folders |= {value.directory for value in fixtures.values() if isinstance(value, LocalCluster)}
     return sorted({log for folder in folders for pattern in LOG_PATTERNS for log in folder.glob(pattern)})
 
 
 def launcher() -> Launcher:
-    """What starts the brokers under test."""
+    """The launcher of the brokers under test."""
     return kafka_launcher() if AGAINST_KAFKA else kafkalite_launcher
 
 
@@ -169,14 +174,14 @@ def make_cluster(tmp_path: Path) -> Iterator[ClusterFactory]:
 
 @pytest.fixture(scope="session")
 def shared_cluster(request: pytest.FixtureRequest) -> LocalCluster:
-    """Three brokers for all tests of all workers that leave them as they are; each uses topics of its own."""
+    """Three brokers for all tests that do not change them, in all workers; each test uses its own topics."""
     return shared.obtain(run_folder(request.config), TEST_OVERRIDES, launcher())
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One small Spark session for all tests that need one, with all sources: Spark's own and ours."""
-    from integration.harness.spark import new_session  # most runs of single tests need no Spark
+    """One small Spark session for all tests that need one, with Spark's own Kafka source and kafkalite's."""
+    from integration.harness.spark import new_session  # here, because most runs of single tests need no Spark
 
     session = new_session(tmp_path_factory.mktemp("spark"))
     yield session
@@ -185,28 +190,37 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    """A ZooKeeper of the module's own, for tests of what talks to it."""
+    """A ZooKeeper for the tests of one module."""
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
 
 
 @pytest.fixture
 def loop() -> BlockingLoop:
-    """What drives a client without a reactor."""
+    """The loop that runs a client without a reactor."""
     return BlockingLoop()
 
 
 @pytest.fixture
 def tree(cluster: LocalCluster) -> Iterator[Tree]:
-    """ZooKeeper as the module's ``cluster`` sees it."""
+    """The ZooKeeper tree of the module's ``cluster``, below its chroot."""
     with Tree(cluster.zookeeper) as tree:
         yield tree
 
 
-@pytest.fixture(scope="session", params=["borrowed", pytest.param("installed", marks=pytest.mark.full)])
-def stranger_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Kafkalite's wheel, built from this checkout."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param("borrowed", marks=pytest.mark.short), pytest.param("installed", marks=pytest.mark.full)],
+)
+def stranger_python(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment that has ``kafkalite[testing]`` from the built wheel, and not this checkout.
 
-    What that needs is borrowed from this environment, or installed as the wheel asks for it.
+    Its dependencies are borrowed from this environment, or installed by the wheel's requirements.
     """
-    return make_environment(tmp_path_factory.mktemp("stranger"), "testing", borrow=request.param == "borrowed")
+    return make_environment(tmp_path_factory.mktemp("stranger"), wheel, "testing", borrow=request.param == "borrowed")

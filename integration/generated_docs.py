@@ -1,14 +1,15 @@
-"""Documents that are generated from the sources: ``python -m integration.generated_docs`` writes them anew.
+"""Documents that are generated from the sources by ``python -m integration.generated_docs``.
 
 ``docs/traps.md`` collects the ``# trap:`` comments above the tests, ``docs/kafka-classes.md`` the "Answers to:" lines
-of the modules. ``tests/test_architecture.py`` fails when one of them is older than the sources.
+of the modules, ``docs/znodes.md`` the schemas of the znodes, ``docs/apis.md`` the registry, and so on.
+``tests/test_architecture.py`` fails when one of them differs from the sources.
 
-A trap is written directly above the test that guards it (or above the test's decorators), with the module that would
+A trap is a comment directly above the test that guards it (or above the test's decorators), with the module that would
 be broken; further comment lines continue the text::
 
-    # trap: kafkalite/zk/lane.py: A completion overtakes the watch event that preceded it: completions and events come
-    # through one lane.
-    def test_a_watch_is_told_before_a_later_answer() -> None:
+    # trap: kafkalite/zk/kazoo_session.py: A completion overtakes the watch event that preceded it: completions and
+    # events come through one lane.
+    def test_a_watch_event_comes_before_a_later_answer() -> None:
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = "python -m integration.generated_docs"
@@ -32,14 +34,14 @@ _SHORT = re.compile(r"(?:clients|common|connect|server|storage|streams)\.")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Trap:
-    """A defect that the code avoids, with the test that fails when it does not."""
+    """A defect that the code avoids, with the test that fails when the code has the defect."""
 
     module: str
     """The module that avoids it, from the root of the repository."""
     path: str
     """The test's file."""
     line: int
-    """Where the comment stands."""
+    """Line of the comment."""
     test: str
     text: str
 
@@ -55,14 +57,14 @@ def python_files(*folders: str, pattern: str = "*.py") -> Iterator[Path]:
 
 
 def traps() -> list[Trap]:
-    """The traps of all tests. Raises ``ValueError`` as :func:`traps_of`."""
+    """The traps of all tests. Raises ``ValueError`` like :func:`traps_of`."""
     return sorted(trap for path in python_files("tests", "integration", pattern="test_*.py") for trap in traps_of(path))
 
 
 def traps_of(path: Path) -> Iterator[Trap]:
     """The traps of one file of tests.
 
-    Raises ``ValueError`` for a comment that stands above no test, or names no module.
+    Raises ``ValueError`` for a comment that is not above a test, or names no module.
     """
     source = path.read_text()
     if "# trap" not in source:
@@ -139,7 +141,7 @@ def kafka_classes() -> dict[str, list[str]]:
 
 
 def answers_to(docstring: str) -> list[str]:
-    """The classes in the "Answers to:" sentence of a module's docstring; none where it says "nothing in ..."."""
+    """The classes in the "Answers to:" sentence of a module's docstring; none if it says "nothing in ..."."""
     sentence = docstring.partition("Answers to:")[2].partition("\n\n")[0]
     if sentence.strip().startswith("nothing"):
         return []
@@ -149,7 +151,7 @@ def answers_to(docstring: str) -> list[str]:
         before, brace, rest = "".join(code.split()).partition("{")
         inner, _, after = rest.partition("}")
         names += [f"{before}{each}{after}" for each in inner.split(",")] if brace else [before]
-    # Some modules name a second class without the organisation that stands before the first one.
+    # Complete the names, because some modules name a second class without the organisation of the first one.
     return [f"org.apache.kafka.{name}" if _SHORT.match(name) else name for name in names if _CLASS.fullmatch(name)]
 
 
@@ -170,11 +172,297 @@ def kafka_classes_document() -> str:
     return "\n".join(out) + "\n"
 
 
-DOCUMENTS: dict[str, Callable[[], str]] = {
-    "docs/kafka-classes.md": kafka_classes_document,
-    "docs/traps.md": traps_document,
+def permissions_document() -> str:
+    """``docs/permissions.md``."""
+    from kafkalite.apis.permissions import PERMISSIONS
+    from kafkalite.protocol.messages import message_name
+
+    out = [
+        "# What each API asks the authorizer for",
+        "",
+        "The checks are those of Kafka 3.9. This page is made from `kafkalite/apis/permissions.py` by",
+        "`python -m integration.generated_docs`.",
+        "",
+        "| API | operation | on | when |",
+        "|---|---|---|---|",
+    ]
+    for key, permissions in sorted(PERMISSIONS.items()):
+        name = message_name(key)
+        if not permissions:
+            out.append(f"| {name} ({key.value}) | nothing | | |")
+        for permission in permissions:
+            operation = permission.operation.camel_name
+            kind = permission.type.name.lower().replace("_", " ")
+            out.append(f"| {name} ({key.value}) | {operation} | {kind} | {permission.note} |")
+    return "\n".join(out) + "\n"
+
+
+ABSENT_BEANS = (
+    ("`raft-metrics`, `broker-metadata-metrics`, `MetadataLoader`, `SnapshotEmitter`", "Of KRaft; here is ZooKeeper."),
+    ("`RemoteLogManager`, `BrokerTopicMetrics,name=Remote…`", "There is no tiered storage."),
+    (
+        "`group-coordinator-metrics`: `partition-load-time-…`",
+        "No partition of offsets is loaded: a broker reads a group's znodes when it claims the group.",
+    ),
+    (
+        "`group-coordinator-metrics` of KIP-848 (`event-queue-…`, `consumer-group-…`)",
+        "Groups have the classic protocol only.",
+    ),
+    ("`AddPartitionsToTxnManager`", "A leader verifies a transaction in ZooKeeper itself, and asks no coordinator."),
+    ("attributes `…-rate` beside a total", "Prometheus computes them: `rate(…_total[5m])`."),
+    ("`LogManager,name=remainingLogsToRecover` and `…SegmentsToRecover`", "The page begins after the recovery."),
+    ("`java.lang:…`", "There is no JVM: see `process_*` and `python_*`."),
+    ("`yammer-metrics-count`", "There is no such library."),
+    ("beans of producers, consumers, Connect and Streams", "They belong to those processes."),
+    (
+        "`BrokerTopicMetrics,name={Produce,Fetch}MessageConversionsPerSec` and `Invalid…RecordsPerSec`, "
+        "`MessageConversionsTimeMs`, `TemporaryMemoryBytes`",
+        "Not counted yet.",
+    ),
+    (
+        "`DelayedFetchMetrics`, `TransactionMarkerChannelManager`, `ControllerMutation`, "
+        "`LeaderReplication` and `FollowerReplication`, `transaction-coordinator-metrics`, byte and request totals of "
+        "`socket-server-metrics`, `ControllerState`",
+        "Not counted yet.",
+    ),
+)
+"""Beans of Kafka 3.9's page "Monitoring", and why no metric here answers to them."""
+
+
+def metrics_document() -> str:
+    """``docs/metrics.md``."""
+    from kafkalite.metrics.collectors import DEFINITIONS
+    from kafkalite.metrics.consumer_group_metrics import AGE
+    from kafkalite.metrics.consumer_group_sampler import LEAST_AGE, MOST_WAIT, PAUSE
+    from kafkalite.metrics.definitions import MetricKind
+
+    suffixes = {MetricKind.COUNTER: "_total", MetricKind.GAUGE: "", MetricKind.SUMMARY: ""}
+    out = [
+        "# Metrics",
+        "",
+        *wrap(
+            "A broker with `metrics.listener=http://host:port` in its properties serves these to Prometheus at "
+            "`http://host:port/metrics`, and `process_*` and `python_*` beside them. That page is open to all who "
+            "reach the port: bind an address that only Prometheus reaches, or write `https://`, which asks for a login "
+            "([security.md](security.md#metrics)). `kafkalite cluster start` sets one for each broker, and "
+            "with `--secure` one with a login, and writes it into `cluster.json` (`brokers[].metrics`). "
+            "`docker/monitoring` has alert rules and a dashboard ([deploy.md](deploy.md#prometheus-and-grafana)).",
+            118,
+        ),
+        "",
+        *wrap(
+            "Names are those that the JMX exporter gives to Kafka's beans with `lowercaseOutputName`, and those of "
+            "kafka_exporter for `kafka_topic_*`, `kafka_consumergroup_*` and `kafka_brokers`. A series without `topic` "
+            "is the sum over all topics. A summary has its percentiles under `quantile`, and `_count`; they describe "
+            "the latest 1,024 requests.",
+            118,
+        ),
+        "",
+        *wrap(
+            "Each series of kafka_exporter's comes from one broker, so that sums over all brokers are right: a topic's "
+            "from the leader of the partition, a group's from the group's coordinator, `kafka_brokers` from the "
+            "controller. While a partition or a group moves to another broker, both or none may show it for some "
+            "seconds.",
+            118,
+        ),
+        "",
+        *wrap(
+            "A coordinator reads the offsets of its groups at a scrape, and asks the leaders of their partitions for "
+            "the high watermarks (ListOffsets, one request a leader). What it read serves the scrapes of the next "
+            f"{LEAST_AGE:g} seconds, or of {PAUSE} times the duration of the reading, if that is longer. A scrape "
+            f"waits at most {MOST_WAIT:g} s for new values and else shows the former ones; `{AGE.name}` is their age. "
+            "The offsets are read before the high watermarks: a lag may be too great by what was committed meanwhile, "
+            "and is never negative. While ZooKeeper does not answer, a broker shows no group, because another broker "
+            "may coordinate it by now.",
+            118,
+        ),
+        "",
+        *wrap(
+            "The page is read from the broker in pieces, between which its reactor serves clients, and rendered in a "
+            "thread. Measured with 10,000 led partitions (12 MB of text) on two cores with four times as much work as "
+            "they could do: 0.6 to 1.1 s of CPU time, 1.2 to 3.1 s from request to end; one piece held the reactor for "
+            "6 to 22 ms at the longest, in which time it also waited for a core.",
+            118,
+        ),
+        "",
+        f"This page is made from `kafkalite/metrics` by `{COMMAND}`.",
+        "",
+        "| metric | labels | unit | what it means | when it is bad | bean of Kafka |",
+        "|---|---|---|---|---|---|",
+    ]
+    for metric in DEFINITIONS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        bean = f"`{metric.bean}`".replace("|", "\\|") if metric.bean else ""
+        name = f"`{metric.name}{suffixes[metric.kind]}`"
+        out.append(f"| {name} | {labels} | {metric.unit} | {metric.meaning} | {metric.remedy} | {bean} |")
+    out += ["", "## Beans of Kafka that a broker here does not show", "", "| beans | why |", "|---|---|"]
+    out += [f"| {beans} | {why} |" for beans, why in ABSENT_BEANS]
+    return "\n".join(out) + "\n"
+
+
+def doctor_document() -> str:
+    """``docs/doctor.md``."""
+    from kafkalite.doctor.checks import CHECKS
+
+    out = [
+        "# Doctor",
+        "",
+        "`kafkalite doctor --zookeeper host:port/chroot` or `--bootstrap-server host:port` looks at a live cluster and",
+        "prints what is wrong, why, and the commands that mend it. It changes nothing. Exit code 0: nothing is wrong,",
+        "1: warnings, 2: errors. `--json` prints the findings for scripts: `check`, `severity`, `where`, `what`, `why`",
+        "and `mend`, a list of shell commands; `<words in brackets>` in them stand for what only the operator knows.",
+        "",
+        "Two samples, `--interval` seconds apart, give the rates of disks and lags. Each broker is asked at its",
+        "listener, for at most three seconds. Limits of files and memory maps are judged by what a broker uses now,",
+        "only for brokers whose processes run on this machine. A secured cluster needs `--command-config` with the",
+        "properties of a user that may describe the cluster, and `--zk-tls-config-file` where ZooKeeper is secured.",
+        "",
+        "What it does not see: a clock that was set after the registration of its broker; the device under a log",
+        "directory (directories of equal size on one host count as one disk); the processes of other users, except if",
+        "root runs it.",
+        f"This page is made from `kafkalite/doctor` by `{COMMAND}`.",
+        "",
+        "| check | severity | what it looks for | what mends it |",
+        "|---|---|---|---|",
+    ]
+    out += [f"| `{check.name}` | {check.severity} | {check.looks_for} | {check.remedy} |" for check in CHECKS]
+    return "\n".join(out) + "\n"
+
+
+def znodes_document() -> str:
+    """``docs/znodes.md``."""
+    from zk_schema import schemas
+
+    out = [
+        "# Znodes",
+        "",
+        *wrap(
+            "Every kind of znode of a cluster, below the chroot if there is one. Words in braces stand for names. A "
+            "sequential znode ends with ten digits, which ZooKeeper adds. `kafkalite zk tree` prints the znodes of a "
+            "live cluster, `kafkalite zk verify` compares them with the schemas from which this page is made "
+            f"(`zk_schema`, by `{COMMAND}`). The course looks at them in [chapter 4](course/04-zookeeper.md).",
+            118,
+        ),
+    ]
+    folder = ""
+    for znode in sorted(schemas(), key=lambda kind: kind.path.split("/")):
+        top = znode.path.split("/")[1]
+        if top != folder:
+            folder = top
+            out += ["", f"## /{folder}"]
+        example = znode.example().decode()
+        out += ["", f"### `{znode.path}`", "", *wrap(znode.description, 118), ""]
+        out += [
+            f"- lifetime: {znode.lifetime}",
+            f"- written by: {znode.writer}",
+            f"- watched by: {znode.watchers.replace('nobody', 'no process')}",
+            f"- data: {_data(znode.format, may_be_empty=znode.may_be_empty)}",
+            f"- schema: [{znode.name}.schema.json](../zk_schema/{znode.name}.schema.json)",
+        ]
+        if example:
+            out.append(f"- example: `{example}`")
+    return "\n".join(out) + "\n"
+
+
+def _data(form: str, *, may_be_empty: bool) -> str:
+    known = {"json": "JSON", "text": "text", "empty": "none"}[form]
+    return f"{known}, or none yet" if may_be_empty else known
+
+
+NOT_SERVED: dict[str, tuple[str, ...]] = {
+    "Kafka, too, serves it with KRaft only (`ApiMessageType.listeners`).": (
+        "VOTE",
+        "BEGIN_QUORUM_EPOCH",
+        "END_QUORUM_EPOCH",
+        "DESCRIBE_QUORUM",
+        "FETCH_SNAPSHOT",
+        "BROKER_REGISTRATION",
+        "BROKER_HEARTBEAT",
+        "UNREGISTER_BROKER",
+        "CONTROLLER_REGISTRATION",
+        "GET_TELEMETRY_SUBSCRIPTIONS",
+        "PUSH_TELEMETRY",
+        "ASSIGN_REPLICAS_TO_DIRS",
+        "LIST_CLIENT_METRICS_RESOURCES",
+        "DESCRIBE_TOPIC_PARTITIONS",
+    ),
+    "A leader writes its ISR to ZooKeeper itself, as brokers did before KIP-497.": ("ALTER_PARTITION",),
+    "A broker takes its block of producer ids from ZooKeeper itself, as brokers did before KIP-730.": (
+        "ALLOCATE_PRODUCER_IDS",
+    ),
+    "No request is forwarded to the controller (KIP-590): each broker writes to ZooKeeper itself.": ("ENVELOPE",),
+    "Groups have the classic protocol only, not that of KIP-848.": (
+        "CONSUMER_GROUP_HEARTBEAT",
+        "CONSUMER_GROUP_DESCRIBE",
+    ),
 }
-"""File → what it must say."""
+"""Reason → API keys up to that of KIP-966 that no broker here serves."""
+
+
+def apis_document() -> str:
+    """``docs/apis.md``. Raises ``ValueError`` if an API key is neither served nor has a reason."""
+    from kafkalite.apis.registry import served
+    from kafkalite.protocol.api_keys import FIRST_FLEXIBLE, NEVER, ApiKey
+    from kafkalite.protocol.messages import message_name
+
+    apis = served()
+    reasons = {ApiKey[name]: reason for reason, names in NOT_SERVED.items() for name in names}
+    if set(reasons) != set(ApiKey) - set(apis):
+        raise ValueError(f"served or without a reason: {set(reasons) ^ (set(ApiKey) - set(apis))}")
+    out = [
+        "# APIs and versions",
+        "",
+        *wrap(
+            "What a broker answers to ApiVersions: the requests that it serves, each in all versions from the oldest "
+            "to the newest. From the flexible version on, a request has compact lengths and tagged fields (KIP-482). "
+            "[permissions.md](permissions.md) says what each asks the authorizer for. This page is made from the "
+            "registry, "
+            f"`kafkalite/apis/registry.py`, by `{COMMAND}`.",
+            118,
+        ),
+        "",
+        "| key | API | versions | flexible from | module |",
+        "|---|---|---|---|---|",
+    ]
+    for key, api in apis.items():
+        flexible = FIRST_FLEXIBLE[key]
+        module = f"{api.handler.__module__.replace('.', '/')}.py"
+        out.append(
+            f"| {key.value} | {message_name(key)} | {api.versions.min} to {api.versions.max} "
+            f"| {'never' if flexible == NEVER else flexible} | [`{module}`](../{module}) |"
+        )
+    out += [
+        "",
+        "## APIs that are not served",
+        "",
+        *wrap("Those of share groups (KIP-932) and of KRaft's voters, which have higher keys, belong to KRaft.", 118),
+        "",
+        "| key | API | why |",
+        "|---|---|---|",
+    ]
+    for key, reason in sorted(reasons.items()):
+        out.append(f"| {key.value} | {key.name.title().replace('_', '')} | {reason} |")
+    return "\n".join(out) + "\n"
+
+
+def cli_document() -> str:
+    """``docs/cli.md``."""
+    from integration import cli_document
+
+    return cli_document.cli_document()
+
+
+DOCUMENTS: dict[str, Callable[[], str]] = {
+    "docs/apis.md": apis_document,
+    "docs/cli.md": cli_document,
+    "docs/doctor.md": doctor_document,
+    "docs/kafka-classes.md": kafka_classes_document,
+    "docs/metrics.md": metrics_document,
+    "docs/permissions.md": permissions_document,
+    "docs/traps.md": traps_document,
+    "docs/znodes.md": znodes_document,
+}
+"""File → function that returns its text."""
 
 
 def main() -> int:

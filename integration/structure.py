@@ -1,4 +1,4 @@
-"""How big the package is, and how it hangs together: ``python -m integration.structure`` (``--json`` for a script).
+"""Size and structure of the package: ``python -m integration.structure`` (``--json`` for a script).
 
 For each room: files, lines, lines of code (without blank lines, comments and docstrings), lines with ``Any``. For the
 package: import circles, where imports under ``TYPE_CHECKING`` and inside functions count, and names of public classes
@@ -47,7 +47,7 @@ class Size:
     files: int = 0
     lines: int = 0
     code: int = 0
-    """Lines that hold more than a comment or a docstring."""
+    """Lines with more than a comment or a docstring."""
     any_lines: int = 0
     """Lines of code with the name ``Any``; imports count."""
 
@@ -60,11 +60,11 @@ class Size:
 
 @dataclass(slots=True)
 class Structure:
-    """What ``measure`` found."""
+    """Result of :func:`measure`."""
 
     rooms: dict[str, Size]
     circles: list[list[str]]
-    """Modules that import each other, directly or through others: one list a circle."""
+    """Modules that import each other, directly or through others: one list for each circle."""
     duplicates: dict[str, list[str]] = field(default_factory=dict)
     """Public class defined twice → its modules."""
 
@@ -110,7 +110,7 @@ def size(source: str, tree: ast.Module) -> Size:
     """Figures of one file."""
     docstrings: set[int] = set()
     for node in ast.walk(tree):
-        # A string that stands alone: a docstring, also of an attribute.
+        # An expression that is only a string is a docstring, also of an attribute.
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             docstrings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     code: set[int] = set()
@@ -124,7 +124,7 @@ def size(source: str, tree: ast.Module) -> Size:
 
 
 def imports(tree: ast.Module, modules: Mapping[str, object]) -> set[str]:
-    """The modules of the package that a module names in an import, wherever it stands."""
+    """The modules of the package that a module imports, also inside functions and under ``TYPE_CHECKING``."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The last tools that write to ZooKeeper directly (2.8.2, ``--zookeeper``): what they write is obeyed."""
+"""The cluster obeys the tools of 2.8.2, the last that write to ZooKeeper directly (``--zookeeper``)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from integration.faults.cluster import states
 from integration.harness.clients import fresh_topic
-from integration.harness.history import partition_states
 from integration.harness.java import KAFKA_2_8, run_tool
 from integration.harness.wait import wait_for
 from integration.test_clients_confluent import Confluent
@@ -21,18 +21,12 @@ CONFIGS = "kafka.admin.ConfigCommand"
 
 
 def tool(cluster: LocalCluster, main: str, *arguments: str, check: bool = True) -> str:
-    """Run a 2.8.2 tool on the cluster's ZooKeeper; all it said."""
+    """Run a 2.8.2 tool on the cluster's ZooKeeper; returns its output."""
     result = run_tool(KAFKA_2_8, main, "--zookeeper", cluster.zookeeper, *arguments, check=check)
     return result.out + result.err
 
 
-def states(cluster: LocalCluster, topic: str, partitions: int) -> dict[int, dict[str, Any]]:
-    """The partition states in ZooKeeper."""
-    with ZnodeReader(cluster.zookeeper) as reader:
-        return partition_states(reader, topic, partitions)
-
-
-def test_topics(shared_cluster: LocalCluster) -> None:
+def test_the_topic_tool_of_2_8_works(shared_cluster: LocalCluster) -> None:
     """Create, produce, alter, describe, delete."""
     topic = fresh_topic("zk")
     bootstrap = shared_cluster.bootstrap
@@ -81,12 +75,14 @@ def test_topics(shared_cluster: LocalCluster) -> None:
 
 
 def zk_exists(cluster: LocalCluster, path: str) -> bool:
-    """Whether a znode is there."""
+    """Whether a znode exists."""
     with ZnodeReader(cluster.zookeeper) as reader:
         return reader.get(path) is not None
 
 
-def test_reassignment_and_preferred_election(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+def test_reassignment_and_preferred_election_by_znodes_are_carried_out(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
     """``/admin/reassign_partitions`` and ``/admin/preferred_replica_election``."""
     topic = fresh_topic("zkmove")
     tool(shared_cluster, TOPICS, "--create", "--topic", topic, "--replica-assignment", "1:2")

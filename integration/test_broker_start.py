@@ -1,4 +1,4 @@
-"""A starting broker answers nobody before it knows the cluster: clients believe what they are told."""
+"""A starting broker answers no client before it has read the cluster's metadata, because clients trust any answer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kafkalite.embedded.probe import ClusterView, ask
 from kafkalite.network.sockets import OsSockets
 
 
-def test_bound_is_not_yet_open() -> None:
-    """A port that is taken, but where nobody is let in."""
+def test_a_bound_port_refuses_connections_before_it_listens() -> None:
+    """The broker has the port, and no client can connect."""
     sock = OsSockets(None).bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
@@ -28,8 +28,8 @@ def test_bound_is_not_yet_open() -> None:
     sock.close()
 
 
-def test_a_port_that_another_took_meanwhile() -> None:
-    """Both could bind, only one can listen."""
+def test_only_one_of_two_sockets_bound_to_a_port_can_listen() -> None:
+    """The other one gets an error."""
     first = OsSockets(None).bind("127.0.0.1", 0)
     port = first.getsockname()[1]
     second = OsSockets(None).bind("127.0.0.1", port)
@@ -40,11 +40,11 @@ def test_a_port_that_another_took_meanwhile() -> None:
 
 
 @pytest.mark.kafkalite_only
-def test_the_first_answer_is_the_truth(make_cluster: ClusterFactory) -> None:
-    """Restarted after ``kill -9`` while its old session stands: refused connections, then the whole cluster."""
-    cluster = make_cluster(2, {"zookeeper.session.timeout.ms": "4000", "zookeeper.session.guardian.enable": "false"})
+def test_the_first_metadata_answer_is_complete(make_cluster: ClusterFactory) -> None:
+    """A broker that restarts during its old session refuses connections, and then answers with the whole cluster."""
+    cluster = make_cluster(2, {"zookeeper.session.timeout.ms": "6000", "zookeeper.session.guardian.enable": "false"})
     host, _, port = cluster.address(2).rpartition(":")
-    for _ in range(3):
+    for _ in range(2):
         cluster.kill_broker(2)
         assert is_registered(cluster, 2)
         views: list[ClusterView] = []

@@ -1,4 +1,4 @@
-"""Every command once, on a cluster that ``kafkalite cluster start --detach`` started."""
+"""Every command, on a cluster that ``kafkalite cluster start --detach`` started."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.kafkalite_only
 
 OVERRIDES = {
     **TEST_OVERRIDES,
-    # A broker that a test stops (SIGSTOP) for a while stays in the cluster.
+    # Long, so that a broker which a test stops (SIGSTOP) stays in the cluster.
     "zookeeper.session.timeout.ms": "120000",
     "log.retention.check.interval.ms": "200",
 }
 
 
 class Cluster:
-    """The cluster of a directory, and commands that know its addresses."""
+    """The cluster of a directory, and commands with its addresses."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -54,7 +54,7 @@ class Cluster:
         return command(*arguments, "--bootstrap-server", self.state["bootstrap"], stdin=stdin, code=code)
 
     def create(self, prefix: str, *more: object) -> str:
-        """A fresh topic: one partition on all brokers where ``more`` says nothing else."""
+        """Create a fresh topic: one partition on all brokers, unless ``more`` has other flags."""
         topic = fresh_topic(prefix)
         flags = more or ("--partitions", 1, "--replication-factor", 3)
         assert self.run("topics", "--create", "--topic", topic, *flags).lines == [f"Created topic {topic}."]
@@ -82,8 +82,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     stop_cluster(cluster.directory)
 
 
-def test_topics(cluster: Cluster) -> None:
-    """Create, list, describe, alter, delete; what is refused is refused by name."""
+def test_topics_are_created_listed_described_altered_and_deleted(cluster: Cluster) -> None:
+    """Refusals have Kafka's error names."""
     topic = cluster.create("topics", "--partitions", 2, "--replication-factor", 3, "--config", "retention.ms=99000")
     other = cluster.create("topics", "--replica-assignment", "3:1,1:2")
     assert {topic, other} <= set(cluster.run("topics", "--list").lines)
@@ -118,8 +118,8 @@ def test_topics(cluster: Cluster) -> None:
     wait_for(lambda: not {topic, other} & set(cluster.run("topics", "--list").lines), "both have gone")
 
 
-def test_produce_and_consume(cluster: Cluster) -> None:
-    """Keys, headers, timestamps, nulls, partition, offset, from the beginning, so many and no more."""
+def test_consume_prints_what_produce_sent(cluster: Cluster) -> None:
+    """Keys, headers, timestamps, nulls, partition, offset, from the beginning, a number of records."""
     topic = cluster.create("lines", "--partitions", 2, "--replication-factor", 3)
     reader = ("parse.key=true", "parse.headers=true", "parse.timestamp=true", "key.separator=:", "null.marker=NULL")
     flags = [word for name in reader for word in ("--property", name)]
@@ -168,7 +168,7 @@ def test_produce_and_consume(cluster: Cluster) -> None:
 
 
 def test_configs_of_topics_are_obeyed(cluster: Cluster) -> None:
-    """``max.message.bytes`` and ``retention.ms`` at once, and no more once they are deleted."""
+    """``max.message.bytes`` and ``retention.ms`` take effect at once, and end when they are deleted."""
     topic = cluster.create("configs")
     cluster.run("produce", "--topic", topic, "--timestamp", 1700000000000, stdin="a\nb\n")
     entity = ("configs", "--entity-type", "topics", "--entity-name", topic)
@@ -197,14 +197,14 @@ def test_configs_of_topics_are_obeyed(cluster: Cluster) -> None:
 
 
 def too_large(cluster: Cluster, topic: str, line: str) -> str:
-    """What ``produce`` said where the brokers refused the record; nothing where they took it."""
+    """The error of ``produce`` if the brokers refused the record; empty if they accepted it."""
     words = ("produce", "--topic", topic, "--bootstrap-server", cluster.state["bootstrap"])
     outcome = command(*words, stdin=line, code=None)
     return outcome.err if outcome.code else ""
 
 
 def test_configs_of_brokers_are_obeyed(cluster: Cluster) -> None:
-    """The default of all brokers, then one broker's own; both take effect while they run."""
+    """The default of all brokers, then one broker's own value, take effect while the brokers run."""
     topic = cluster.create("broker-configs", "--replica-assignment", "2")
     large = "x" * 3000 + "\n"
     for flags, label in (
@@ -228,8 +228,8 @@ def test_configs_of_brokers_are_obeyed(cluster: Cluster) -> None:
     assert shown["configs"]["broker.id"]["value"] == "2"
 
 
-def test_offsets_and_delete_records(cluster: Cluster, tmp_path: Path) -> None:
-    """First, last, by time, by greatest time; none for the future; deletion of the oldest."""
+def test_offsets_are_found_and_records_deleted(cluster: Cluster, tmp_path: Path) -> None:
+    """Earliest, latest, by time, by greatest time; none for the future; deletion of the oldest records."""
     topic = cluster.create("offsets", "--partitions", 2, "--replication-factor", 3)
     for number in range(5):
         stamp = 1700000000000 + number
@@ -261,12 +261,12 @@ def test_offsets_and_delete_records(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def names_of(text: str) -> str:
-    """Errors as Kafka writes them: the client library says ``OffsetOutOfRangeError``."""
+    """Kafka's names of the errors in ``text``, because the client library writes ``OffsetOutOfRangeError``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).upper()
 
 
-def test_log_dirs(cluster: Cluster) -> None:
-    """Sizes of the replicas, one directory a broker."""
+def test_log_dirs_shows_the_sizes_of_replicas(cluster: Cluster) -> None:
+    """Each broker has one directory."""
     topic = cluster.create("dirs")
     cluster.run("produce", "--topic", topic, stdin="one\ntwo\n")
     said = cluster.run("log-dirs", "--describe", "--topic-list", topic)
@@ -282,11 +282,11 @@ def test_log_dirs(cluster: Cluster) -> None:
     assert "there is no broker 9" in cluster.run("log-dirs", "--describe", "--broker-list", "9", code=2).err
 
 
-def test_reassign_and_elect(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_reassignment_is_executed_and_the_preferred_leader_elected(cluster: Cluster, tmp_path: Path) -> None:
     """Generate, execute, list, cancel, verify; then the preferred leader."""
     one, two, new = 1, 2, 3
     topic = cluster.create("moves", "--replica-assignment", f"{one}:{two},{two}:{one}")
-    # Five megabytes a partition: more than the throttle below lets through while this test looks.
+    # Five megabytes in each partition, so that the throttle below keeps the reassignment running during this test.
     cluster.run("perf", "produce", "--topic", topic, "--num-records", 10_000, "--record-size", 1000)
     topics, moves = tmp_path / "topics.json", tmp_path / "moves.json"
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
@@ -324,7 +324,7 @@ def test_reassign_and_elect(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def elect_preferred(cluster: Cluster, topic: str, preferred: int, leader: int) -> None:
-    """``elect``: partition 0 of ``topic``, led by ``leader``, goes back to ``preferred``."""
+    """Run ``elect``: the leadership of partition 0 of ``topic`` goes from ``leader`` back to ``preferred``."""
     elect = ("elect", "--election-type", "preferred", "--topic", topic, "--partition")
     wait_for(lambda: set(cluster.describe(topic)["partitions"][0]["isr"]) == {preferred, leader}, "both are in sync")
     assert cluster.describe(topic)["partitions"][0]["leader"] == leader
@@ -337,8 +337,8 @@ def elect_preferred(cluster: Cluster, topic: str, preferred: int, leader: int) -
     assert "UNKNOWN_TOPIC_OR_PARTITION" in cluster.run(*elect, 9, code=1).out
 
 
-def test_perf(cluster: Cluster) -> None:
-    """Three measurements, for people and as JSON."""
+def test_perf_prints_its_measurements(cluster: Cluster) -> None:
+    """Three measurements, as text and as JSON."""
     topic = cluster.create("perf")
     produce = ("perf", "produce", "--topic", topic, "--num-records", 2000, "--record-size", 100)
     line = r"2000 records sent, [\d.]+ records/sec \([\d.]+ MB/sec\), [\d.]+ ms avg latency, .* ms 99\.9th\."
@@ -354,8 +354,8 @@ def test_perf(cluster: Cluster) -> None:
     assert cluster.run(*latency, "--json").json["p50_ms"] > 0
 
 
-def test_zk(cluster: Cluster) -> None:
-    """The tree is printed, and it is as the schemas say."""
+def test_zk_prints_and_verifies_the_tree(cluster: Cluster) -> None:
+    """The tree conforms to the schemas."""
     zookeeper = cluster.state["zookeeper"]
     tree = command("zk", "tree", "--zookeeper", zookeeper).lines
     assert any(re.match(r"/controller  \[EPH v0\]  \{", line) for line in tree)
@@ -368,8 +368,8 @@ def test_zk(cluster: Cluster) -> None:
     assert command("zk", "verify", "--zookeeper", zookeeper, "--json").json["faults"] == []
 
 
-def test_dump_log(cluster: Cluster) -> None:
-    """A segment, as Kafka 3.9 and as Kafka up to 2.0 printed it. (The real tool is asked in test_dump_log.)"""
+def test_dump_log_prints_a_segment(cluster: Cluster) -> None:
+    """In the formats of Kafka 3.9 and of Kafka up to 2.0. (test_dump_log.py compares with the real tool.)"""
     topic = cluster.create("dumped")
     stamp = 1700000000000
     cluster.run("produce", "--topic", topic, "--timestamp", stamp, "--property", "parse.key=true", stdin="k\tvalue\n")
@@ -385,19 +385,19 @@ def test_dump_log(cluster: Cluster) -> None:
     assert classic.startswith(f"offset: 0 position: 0 CreateTime: {stamp} {sizes}")
 
 
-def test_wrong_usage(cluster: Cluster, tmp_path: Path) -> None:
-    """One line on standard error and an exit code."""
+def test_wrong_usage_has_one_line_of_error_and_an_exit_code(cluster: Cluster, tmp_path: Path) -> None:
+    """The line is on standard error."""
     assert command("topics", "--list", code=2).err.splitlines()[-1].endswith("required: --bootstrap-server")
     assert "NAME=VALUE" in cluster.run("produce", "--topic", "t", "--property", "x", code=2).err
     properties = tmp_path / "client.properties"
     properties.write_text("bootstrap.timeout.ms=500\n")
     where = ("--bootstrap-server", "127.0.0.1:1", "--command-config", properties)
-    nobody = command("topics", "--list", *where, code=1)
-    assert nobody.err.startswith("kafkalite topics: ") and len(nobody.err.splitlines()) == 1
+    unreachable = command("topics", "--list", *where, code=1)
+    assert unreachable.err.startswith("kafkalite topics: ") and len(unreachable.err.splitlines()) == 1
 
 
-def test_the_cluster_stops_and_carries_on(cluster: Cluster) -> None:
-    """``cluster status|stop|start``: the same addresses, the same data, new processes."""
+def test_a_stopped_cluster_starts_with_its_addresses_and_data(cluster: Cluster) -> None:
+    """``cluster status|stop|start``; the processes are new ones."""
     topic = cluster.create("kept", "--partitions", 2, "--replication-factor", 3)
     cluster.run("produce", "--topic", topic, "--partition", 1, stdin="before\n")
     before = cluster.state

@@ -13,12 +13,12 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from integration.harness.clients import ClientAdapter, ClientSuite
 from integration.harness.records import Item, Read
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """One loop a call."""
+    """Run ``work`` in a new event loop."""
     return asyncio.run(asyncio.wait_for(work, 2 * TIMEOUT))
 
 
@@ -120,7 +120,7 @@ class AioKafka(ClientAdapter):
         return {entry[0]: entry[1] for entry in described[4]}
 
     def set_topic_config(self, bootstrap: str, topic: str, name: str, value: str) -> None:
-        # aiokafka has AlterConfigs only, which resets what is not named.
+        # Send all configurations, because aiokafka has AlterConfigs only, which resets the others.
         before = self._dynamic(bootstrap, topic)
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, {**before, name: value})
         self._admin(bootstrap, lambda admin: admin.alter_configs([resource]))
@@ -145,6 +145,6 @@ class AioKafka(ClientAdapter):
 
 
 class TestAioKafka(ClientSuite):
-    """As it comes, idempotent."""
+    """With aiokafka's defaults, and idempotent."""
 
     adapter = AioKafka()

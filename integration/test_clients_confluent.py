@@ -14,9 +14,9 @@ from integration.harness.clients import ClientAdapter, ClientSuite
 from integration.harness.records import Item, Read
 from kafkalite.embedded.cluster import LocalCluster
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 QUIET = {"log_level": 0}
-"""Brokers come and go in these tests; the client need not tell."""
+"""No log, because the client would report each stop of a broker."""
 
 
 class Confluent(ClientAdapter):
@@ -125,12 +125,12 @@ def wait_all(futures: Mapping[Any, Any]) -> None:
 
 
 class TestConfluent(ClientSuite):
-    """As it comes: idempotent."""
+    """With idempotence, which is the adapter's default."""
 
     adapter = Confluent()
 
-    def test_watermarks_and_out_of_range(self, shared_cluster: LocalCluster) -> None:
-        """An offset beyond the end is answered with an error where the client wants to hear it."""
+    def test_an_offset_beyond_the_end_is_out_of_range(self, shared_cluster: LocalCluster) -> None:
+        """The client gets the error if it has no offset reset policy."""
         topic = self.topic(shared_cluster, "range")
         consumer = Consumer(
             {"bootstrap.servers": shared_cluster.bootstrap, "group.id": "none", "auto.offset.reset": "error"}
@@ -141,8 +141,8 @@ class TestConfluent(ClientSuite):
         assert record is not None and record.error() is not None
         assert record.error().name() == "_AUTO_OFFSET_RESET"
 
-    def test_errors_of_administration(self, shared_cluster: LocalCluster) -> None:
-        """What is refused is refused by its proper name."""
+    def test_refused_administration_has_kafkas_error_names(self, shared_cluster: LocalCluster) -> None:
+        """The client gets Kafka's error for each refused request."""
         topic = self.topic(shared_cluster, "refused")
         for future, name in (
             (admin(shared_cluster.bootstrap).create_topics([NewTopic(topic, 1, 1)]), "TOPIC_ALREADY_EXISTS"),
@@ -160,12 +160,12 @@ class TestConfluent(ClientSuite):
 
 
 class TestConfluentPlain(ClientSuite):
-    """Without idempotence, as old programs have it."""
+    """Without idempotence, like old programs."""
 
     adapter = Confluent()
 
     def topic(self, cluster: LocalCluster, prefix: str) -> str:
-        """As everywhere, but sent without idempotence."""
+        """A topic of the suite, with records that are sent without idempotence."""
         self.adapter = Confluent()
         self.adapter.idempotent = False
         return super().topic(cluster, prefix)

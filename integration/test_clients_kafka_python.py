@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from integration.harness.clients import ClientAdapter, ClientSuite
 from integration.harness.records import Item, Read
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 
 
 class KafkaPython(ClientAdapter):
@@ -92,6 +92,6 @@ class KafkaPython(ClientAdapter):
 
 
 class TestKafkaPython(ClientSuite):
-    """As it comes: idempotent."""
+    """With kafka-python's defaults, which are idempotent."""
 
     adapter = KafkaPython()

@@ -1,4 +1,4 @@
-"""Compacted topics on real brokers: what is left, through every client, and what a ``kill -9`` in the middle leaves."""
+"""Compacted topics on real brokers: remaining records, by every client, and ``kill -9`` during a compaction."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from integration.conftest import SOAK, TEST_OVERRIDES, ClusterFactory
+from integration.faults.cluster import wait_in_sync
 from integration.harness.admin import admin
 from integration.harness.clients import ClientAdapter, fresh_topic
-from integration.harness.history import wait_in_sync
 from integration.harness.java import KAFKA_0_10, KAFKA_3_9, kafka_launcher, run_tool
 from integration.harness.peers import Peer
 from integration.harness.wait import has_ended, wait_for
@@ -39,24 +39,24 @@ SETTINGS = {
 }
 QUICK = {"log.cleaner.backoff.ms": "200"}
 SLOW_BYTES = 20
-"""Bytes a second, for each update, at which compaction takes so long that it can be met in the middle."""
+"""Bytes a second for each update, so slow that a test can kill a compaction in the middle."""
 NOISE = random.Random(7).randbytes(500_000).hex().encode()
 Row = tuple[int, bytes, "bytes | None"]
 
 
 def key_of(number: int) -> bytes:
-    """Every key again and again, in an order that is not theirs."""
+    """The key of an update: all keys in turn, in an order other than their sorting order."""
     return b"key-%d" % (number * 7919 % KEYS)
 
 
 def value_of(number: int) -> bytes:
-    """What no codec makes much smaller, as text."""
+    """The value of an update, a text that codecs hardly compress."""
     at = number * 50 % (len(NOISE) - 50)
     return b"%d-%b" % (number, NOISE[at : at + 50])
 
 
 class Updates(threading.Thread):
-    """Writes ``count`` updates with an idempotent producer, through whatever happens to the brokers."""
+    """Writes ``count`` updates with an idempotent producer, also while brokers are killed."""
 
     def __init__(self, bootstrap: str, topic: str, count: int) -> None:
         super().__init__(daemon=True)
@@ -67,7 +67,7 @@ class Updates(threading.Thread):
         self.errors: list[object] = []
 
     def run(self) -> None:
-        """Returns when everything is acknowledged."""
+        """Write until all updates are acknowledged."""
         producer = Producer(
             {
                 "bootstrap.servers": self._servers,
@@ -121,7 +121,7 @@ def stored(cluster: LocalCluster, broker_id: int, topic: str) -> list[Row]:
 
 
 def compacted(cluster: LocalCluster, broker_id: int, topic: str) -> list[Row]:
-    """What is stored, once everything below the active segment is compacted."""
+    """The stored records, once all segments below the active one are compacted."""
     data = cluster.broker_dir(broker_id) / "data"
 
     def at_rest() -> list[Row]:
@@ -135,7 +135,7 @@ def compacted(cluster: LocalCluster, broker_id: int, topic: str) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> dict[bytes, bytes]:
-    """What the records amount to."""
+    """Key → last value of the records, without deleted keys."""
     return {key: value for key, value in {key: value for _, key, value in rows}.items() if value is not None}
 
 
@@ -150,7 +150,7 @@ def configure(cluster: LocalCluster, kind: ConfigResource.Type, name: str, **set
 
 
 def compactors(cluster: LocalCluster, broker_id: int) -> list[psutil.Process]:
-    """The processes of a broker that compact."""
+    """The compactor processes of a broker."""
     found = []
     for child in psutil.Process(cluster.pid(broker_id)).children():
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -160,7 +160,7 @@ def compactors(cluster: LocalCluster, broker_id: int) -> list[psutil.Process]:
 
 
 def in_the_middle(cluster: LocalCluster, broker_id: int, topic: str, last: int = 0) -> psutil.Process:
-    """Wait until a broker has a compacted segment half done; returns the compactor, another one than ``last``."""
+    """Wait until a broker has partly written a compacted segment; returns its compactor, other than ``last``."""
     where = folder(cluster, broker_id, topic)
 
     def half_done() -> psutil.Process:
@@ -175,12 +175,12 @@ def in_the_middle(cluster: LocalCluster, broker_id: int, topic: str, last: int =
 
 
 def compact_all(cluster: LocalCluster, topic: str, last: int) -> list[Row]:
-    """Have everything but one last record compacted; returns what the leader has then."""
+    """Wait until all records but one last one are compacted; returns the leader's records."""
     configure(cluster, ConfigResource.Type.TOPIC, topic, min_cleanable_dirty_ratio="0.0", segment_ms="100")
     client = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
     def rolled() -> bool:
-        # A record rolls the segment before it once that is old enough.
+        # Produce repeatedly, because a new record rolls the active segment only after ``segment.ms``.
         client.produce(topic, value_of(last), key_of(last), 0)
         assert client.flush(20) == 0
         rows = {broker_id: len(compacted(cluster, broker_id, topic)) for broker_id in cluster.broker_ids}
@@ -193,7 +193,7 @@ def compact_all(cluster: LocalCluster, topic: str, last: int) -> list[Row]:
 
 
 def read_by_java(cluster: LocalCluster, topic: str, count: int, peer: Peer, main: str) -> list[tuple[bytes, bytes]]:
-    """Keys and values as a console consumer of Kafka's has them."""
+    """Keys and values, read by one of Kafka's console consumers."""
     where = ("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--partition", "0", "--offset", "earliest")
     shown = ("--max-messages", str(count), "--timeout-ms", "20000", "--property", "print.key=true")
     read = [line.split("\t") for line in run_tool(peer, main, *where, *shown).lines()]
@@ -201,7 +201,7 @@ def read_by_java(cluster: LocalCluster, topic: str, count: int, peer: Peer, main
 
 
 def check_clients(cluster: LocalCluster, topic: str, rows: Sequence[Row]) -> None:
-    """Every client reads ``rows`` and nothing else, also one that is too old for the format that they are stored in."""
+    """Check that every client reads exactly ``rows``, also one that is too old for their stored format."""
     clients: list[ClientAdapter] = [Confluent(), KafkaPython(), AioKafka()]
     for client in clients:
         read = client.consume(cluster.bootstrap, topic, {0: 0}, len(rows))
@@ -211,15 +211,15 @@ def check_clients(cluster: LocalCluster, topic: str, rows: Sequence[Row]) -> Non
 
 
 def check_compaction(cluster: LocalCluster, count: int, disturb: Callable[[str, Updates], None]) -> str:
-    """``count`` updates while ``disturb`` does its worst; returns the topic, which holds the last value of each key."""
+    """Write ``count`` updates during ``disturb``; check that the topic has each key's last value; return the topic."""
     topic = fresh_topic("compacted")
     Confluent().create_topic(cluster.bootstrap, topic, 1, len(cluster.broker_ids), SETTINGS)
-    wait_in_sync(cluster.zookeeper, topic, 1, len(cluster.broker_ids))
+    wait_in_sync(cluster, topic, 1, len(cluster.broker_ids))
     updates = Updates(cluster.bootstrap, topic, count)
     updates.start()
     disturb(topic, updates)
     updates.finished()
-    wait_in_sync(cluster.zookeeper, topic, 1, len(cluster.broker_ids))
+    wait_in_sync(cluster, topic, 1, len(cluster.broker_ids))
     rows = compact_all(cluster, topic, count - 1)
     expected = {key_of(number): value_of(number) for number in range(count)}
     assert len(expected) == KEYS
@@ -235,19 +235,19 @@ def leader(cluster: LocalCluster, topic: str) -> int:
 
 
 def slow(count: int) -> dict[str, str]:
-    """Settings of brokers that compact ``count`` updates so slowly that it can be met in the middle, and not yet."""
+    """Settings of brokers that compact ``count`` updates slowly, and none before a test starts the compaction."""
     return {**QUICK, "log.cleaner.io.max.bytes.per.second": str(SLOW_BYTES * count), "log.cleaner.threads": "0"}
 
 
 def kill_in_the_middle(cluster: LocalCluster) -> Callable[[str, Updates], None]:
-    """Compactors and brokers die with segments half done; then compaction may be as fast as it likes.
+    """Kill compactors and brokers with partly written segments; then compact without a limit.
 
-    Each broker compacts nothing before its turn, so that there is something left to do however fast the others were.
+    Each broker compacts nothing before its turn, so that it has uncompacted segments however fast the others were.
     """
 
     def disturb(topic: str, _: Updates) -> None:
         for broker_id in cluster.broker_ids:
-            # By a restart, because no change at run time leads away from 0 threads, as in Kafka.
+            # By a restart, because as in Kafka the number of threads cannot be changed from 0 at run time.
             cluster.kill_broker(broker_id)
             cluster.start_broker(broker_id, {"log.cleaner.threads": "1"})
             first = in_the_middle(cluster, broker_id, topic)
@@ -256,7 +256,7 @@ def kill_in_the_middle(cluster: LocalCluster) -> Callable[[str, Updates], None]:
             cluster.kill_broker(broker_id)
             wait_for(lambda pid=orphan.pid: has_ended(pid), "the compactor follows its broker", 10)  # type: ignore[misc]
             cluster.start_broker(broker_id)
-            wait_in_sync(cluster.zookeeper, topic, 1, len(cluster.broker_ids))
+            wait_in_sync(cluster, topic, 1, len(cluster.broker_ids))
         for broker_id in cluster.broker_ids:
             configure(cluster, ConfigResource.Type.BROKER, str(broker_id), log_cleaner_io_max_bytes_per_second="1e9")
 
@@ -266,14 +266,14 @@ def kill_in_the_middle(cluster: LocalCluster) -> Callable[[str, Updates], None]:
 @pytest.mark.full
 @pytest.mark.kafkalite_only
 def test_updates_survive_kills_in_the_middle(make_cluster: ClusterFactory) -> None:
-    """Line 7 in small: of many updates the last of each key, on every replica, for every client and every tool."""
+    """Every replica, client and tool has the last of many updates of each key."""
     count = 100_000
     cluster = make_cluster(2, slow(count))
     topic = check_compaction(cluster, count, kill_in_the_middle(cluster))
     pids = [process for broker_id in cluster.broker_ids for process in compactors(cluster, broker_id)]
     assert all(process.nice() >= 10 for process in pids)
     cluster.stop()
-    # A compactor ends when it finds that the pipe to its broker is closed, a moment after the broker.
+    # Wait, because a compactor ends when it finds its broker's pipe closed, a moment after the broker.
     wait_for(lambda: all(has_ended(process.pid) for process in pids), "the compactors have ended")
     for broker_id in cluster.broker_ids:
         assert_same_dump(files_of(cluster, broker_id, topic))
@@ -283,13 +283,14 @@ def test_updates_survive_kills_in_the_middle(make_cluster: ClusterFactory) -> No
 @pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
 @pytest.mark.kafkalite_only
 def test_a_million_updates_survive_kills_in_the_middle(make_cluster: ClusterFactory) -> None:
-    """Line 7 in full."""
+    """The same check with a million updates."""
     count = 1_000_000
     cluster = make_cluster(2, slow(count))
     check_compaction(cluster, count, kill_in_the_middle(cluster))
 
 
-def test_a_million_updates(make_cluster: ClusterFactory) -> None:
+@pytest.mark.full
+def test_a_million_updates_end_with_one_value_for_each_key(make_cluster: ClusterFactory) -> None:
     """A million updates over 10,000 keys end with 10,000 values."""
     cluster = make_cluster(1, QUICK)
     check_compaction(cluster, 1_000_000, lambda _topic, _updates: None)
@@ -297,7 +298,7 @@ def test_a_million_updates(make_cluster: ClusterFactory) -> None:
 
 @pytest.mark.kafkalite_only
 def test_kafka_takes_a_compacted_log_over_and_gives_it_back(tmp_path: Path) -> None:
-    """Real Kafka loads what was compacted here, reads the same, and compacts on; and the other way round."""
+    """Real Kafka loads a log that kafkalite has compacted, reads the same records and compacts it; and vice versa."""
     overrides = {**TEST_OVERRIDES, **QUICK, "log.cleaner.dedupe.buffer.size": "20000000"}
     topic, count = fresh_topic("shared"), 2 * KEYS
     rows: list[Row] = []
@@ -307,7 +308,7 @@ def test_kafka_takes_a_compacted_log_over_and_gives_it_back(tmp_path: Path) -> N
         try:
             cluster.start()
             if turn:
-                wait_in_sync(cluster.zookeeper, topic, 1, 1)
+                wait_in_sync(cluster, topic, 1, 1)
                 assert stored(cluster, 1, topic) == rows
                 read = Confluent().consume(cluster.bootstrap, topic, {0: 0}, len(rows))
                 assert [(each.offset, each.key, each.value) for each in read] == rows

@@ -1,4 +1,4 @@
-"""What the controller does, on a real cluster: seen in ZooKeeper, and through clients."""
+"""The controller's work on a real cluster, as ZooKeeper and clients show it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Assignment = dict[int, list[int]]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three brokers in two racks, where leaderships move only when the test moves them."""
+    """Three brokers in two racks, without automatic leader balancing."""
     overrides = {**TEST_OVERRIDES, "auto.leader.rebalance.enable": "false", "replica.lag.time.max.ms": "10000"}
     cluster = LocalCluster(tmp_path_factory.mktemp("controller"), 3, overrides=overrides, launcher=launcher())
     for broker_id, rack in RACKS.items():
@@ -43,7 +43,7 @@ def topic() -> str:
 
 @pytest.fixture(autouse=True)
 def whole(cluster: LocalCluster) -> Iterator[None]:
-    """Every test leaves the cluster as it found it."""
+    """Start the dead brokers after each test, and wait until all brokers are ready."""
     yield
     for broker_id in cluster.broker_ids:
         if not cluster.is_alive(broker_id):
@@ -52,7 +52,7 @@ def whole(cluster: LocalCluster) -> Iterator[None]:
 
 
 def assign(tree: Tree, topic: str, partitions: Assignment, config: dict[str, str] | None = None) -> None:
-    """Create a topic with this assignment, as the tools before 2.8 do: straight into ZooKeeper, without an id."""
+    """Create a topic with this assignment like the tools before 2.8: in ZooKeeper, without a topic id."""
     if config:
         tree.write(f"/config/topics/{topic}", {"version": 1, "config": config})
     listed = {str(partition): replicas for partition, replicas in partitions.items()}
@@ -62,12 +62,12 @@ def assign(tree: Tree, topic: str, partitions: Assignment, config: dict[str, str
 
 
 def has_files(cluster: LocalCluster, broker_id: int, topic: str) -> bool:
-    """Whether a broker has logs of a topic; what it has set aside to be removed in a minute does not count."""
+    """Whether a broker has logs of a topic; logs that are marked for deletion do not count."""
     names = [path.name for path in (cluster.broker_dir(broker_id) / "data").iterdir()]
     return any(name.startswith(topic) and not name.endswith("-delete") for name in names)
 
 
-def test_rack_aware_creation(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+def test_replicas_are_spread_over_racks(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     client.create_topic(cluster.bootstrap, topic, 6, 2, {})
     assignment = wait_for(lambda: tree.assignment(topic), "the topic")
     assert assignment["version"] == 3 and assignment["topic_id"]
@@ -87,7 +87,7 @@ def test_topic_without_an_id_gets_one(cluster: LocalCluster, tree: Tree, topic: 
     wait_for(lambda: client.topics(cluster.bootstrap).get(topic) == 2, "clients see it")
     items = make_items(3, 100, 2)
     client.produce(cluster.bootstrap, topic, items)
-    # The tools write assignments without the id that they do not know: it comes back, with the new partition.
+    # The old tools write assignments without the topic id; the controller adds it again, with the new partition.
     listed = {**assignment["partitions"], "2": [1, 2]}
     tree.write(f"/brokers/topics/{topic}", {"version": 1, "partitions": listed})
     tree.wait_state(topic, 2, isr=[1, 2], leader=1)
@@ -96,7 +96,7 @@ def test_topic_without_an_id_gets_one(cluster: LocalCluster, tree: Tree, topic: 
     assert_same(items, client.consume(cluster.bootstrap, topic, {0: 0, 1: 0}, len(items)))
 
 
-def test_more_partitions(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+def test_new_partitions_get_leaders(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     client.create_topic(cluster.bootstrap, topic, 1, 3, {})
     tree.wait_state(topic, isr=[1, 2, 3])
     client.add_partitions(cluster.bootstrap, topic, 4)
@@ -105,7 +105,7 @@ def test_more_partitions(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     wait_for(lambda: client.topics(cluster.bootstrap).get(topic) == 4, "clients see four partitions")
 
 
-def test_deletion_leaves_nothing(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+def test_a_deleted_topic_leaves_no_znodes_and_no_logs(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     client.create_topic(cluster.bootstrap, topic, 3, 3, {"retention.ms": "1000000"})
     client.produce(cluster.bootstrap, topic, make_items(4, 50, 3))
     offsets = f"/consumers/old-group/offsets/{topic}"
@@ -131,7 +131,7 @@ def test_deletion_waits_for_a_broker_that_is_down(cluster: LocalCluster, tree: T
     wait_for(lambda: topic not in client.topics(alive), "clients see it no more")
     wait_for(lambda: not has_files(cluster, 1, topic) and not has_files(cluster, 2, topic), "two brokers' files to go")
     assert tree.exists(f"/brokers/topics/{topic}") and has_files(cluster, 3, topic)
-    # A new controller knows of it too.
+    # A new controller reads the pending deletion, too.
     controller = tree.controller()
     cluster.kill_broker(controller)
     cluster.start_broker(controller)
@@ -142,7 +142,7 @@ def test_deletion_waits_for_a_broker_that_is_down(cluster: LocalCluster, tree: T
     wait_for(lambda: not has_files(cluster, 3, topic), "the third broker's files to go")
 
 
-def test_fail_over(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+def test_another_broker_becomes_controller(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     old, epoch = tree.controller(), tree.controller_epoch()
     others = [broker_id for broker_id in cluster.broker_ids if broker_id != old]
     assign(tree, topic, {0: [old, *others], 1: [others[0], old]})
@@ -159,8 +159,8 @@ def test_fail_over(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     assert_same(items, client.consume(cluster.bootstrap, topic, {0: 0, 1: 0}, len(items)))
 
 
-def test_lost_controller_znode(cluster: LocalCluster, tree: Tree, topic: str) -> None:
-    """Somebody deletes ``/controller`` by hand, as operators do: there is a new term, and work goes on."""
+def test_deletion_of_the_controller_znode_starts_a_new_term(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+    """Operators delete ``/controller`` by hand; the next controller continues the work."""
     epoch = tree.controller_epoch()
     tree.zk.delete("/controller")
     wait_for(lambda: tree.controller() > 0, "a controller")
@@ -170,7 +170,7 @@ def test_lost_controller_znode(cluster: LocalCluster, tree: Tree, topic: str) ->
     assert state["controller_epoch"] == tree.controller_epoch()
 
 
-def test_preferred_election(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+def test_the_preferred_replica_is_elected(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     assign(tree, topic, {0: [1, 2]})
     cluster.restart_broker(1)
     tree.wait_state(topic, isr=[1, 2], leader=2)
@@ -186,12 +186,14 @@ def test_preferred_election(cluster: LocalCluster, tree: Tree, topic: str) -> No
 
 
 def move(topic: str, replicas: list[int]) -> dict[str, object]:
-    """Partition 0 of ``topic`` to ``replicas``, as the tools write it."""
+    """The tools' JSON for a reassignment of partition 0 of ``topic`` to ``replicas``."""
     return {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": replicas}]}
 
 
 @pytest.mark.parametrize("through", ["api", "znode"])
-def test_reassignment(through: str, cluster: LocalCluster, tree: Tree, topic: str, tmp_path: Path) -> None:
+def test_a_reassignment_moves_the_replicas(
+    through: str, cluster: LocalCluster, tree: Tree, topic: str, tmp_path: Path
+) -> None:
     assign(tree, topic, {0: [1, 2]})
     items = make_items(6, 500, 1)
     client.produce(cluster.bootstrap, topic, items)
@@ -214,7 +216,7 @@ def test_reassignment(through: str, cluster: LocalCluster, tree: Tree, topic: st
 
 
 def test_reassignment_outlives_the_controller(cluster: LocalCluster, tree: Tree, topic: str) -> None:
-    """One that cannot end, because its target hangs, is carried on by the next controller."""
+    """The next controller continues a reassignment that cannot end because its target is stopped."""
     if tree.controller() == 3:
         cluster.restart_broker(3)
     controller = wait_for(tree.controller, "a controller")
@@ -231,7 +233,7 @@ def test_reassignment_outlives_the_controller(cluster: LocalCluster, tree: Tree,
     wait_for(lambda: tree.assignment(topic)["partitions"] == {"0": [3, 1]}, "the new assignment")
 
 
-def test_unclean_election_only_where_configured(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+def test_unclean_election_happens_only_where_configured(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     careful, careless = f"{topic}-careful", f"{topic}-careless"
     assign(tree, careful, {0: [1, 2]})
     assign(tree, careless, {0: [1, 2]}, {"unclean.leader.election.enable": "true"})
@@ -253,7 +255,7 @@ def test_unclean_election_only_where_configured(cluster: LocalCluster, tree: Tre
 
 
 def leave_without_leader(cluster: LocalCluster, tree: Tree, topic: str) -> None:
-    """A topic whose only replica in sync, broker 1, is dead, while the other, broker 2, lives."""
+    """Kill broker 1, the only replica in the ISR, while broker 2, the other replica, lives."""
     assign(tree, topic, {0: [1, 2]})
     cluster.kill_broker(2)
     tree.wait_state(topic, isr=[1])
@@ -262,7 +264,7 @@ def leave_without_leader(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     cluster.start_broker(2)
 
 
-def test_unclean_election_by_request(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+def test_unclean_election_happens_on_request(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     leave_without_leader(cluster, tree, topic)
     assert tree.state(topic)["leader"] == -1
     elect = ["elect", "--bootstrap-server", cluster.address(2), "--election-type", "unclean", "--topic", topic]
@@ -270,14 +272,14 @@ def test_unclean_election_by_request(cluster: LocalCluster, tree: Tree, topic: s
     tree.wait_state(topic, leader=2, isr=[2])
 
 
-def test_unclean_election_once_it_is_allowed(cluster: LocalCluster, tree: Tree, topic: str) -> None:
-    """The configuration is obeyed when it comes while the partition has no leader."""
+def test_unclean_election_happens_once_it_is_allowed(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+    """The configuration is changed while the partition has no leader."""
     leave_without_leader(cluster, tree, topic)
     client.set_topic_config(cluster.address(2), topic, "unclean.leader.election.enable", "true")
     tree.wait_state(topic, leader=2, isr=[2])
 
 
-def test_controlled_shutdown(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+def test_controlled_shutdown_moves_the_leaders(cluster: LocalCluster, tree: Tree, topic: str) -> None:
     assign(tree, topic, {0: [1, 2, 3], 1: [2, 1, 3], 2: [1]})
     assert cluster.stop_broker(1)
     assert tree.state(topic, 0)["isr"] == [2, 3] and tree.state(topic, 0)["leader"] == 2
@@ -289,7 +291,7 @@ def test_controlled_shutdown(cluster: LocalCluster, tree: Tree, topic: str) -> N
     tree.wait_state(topic, 0, leader=2, isr=[1, 2, 3])
 
 
-def test_auto_leader_rebalance(make_cluster: ClusterFactory, topic: str) -> None:
+def test_leaders_are_balanced_automatically(make_cluster: ClusterFactory, topic: str) -> None:
     cluster = make_cluster(2, {"leader.imbalance.check.interval.seconds": "1"})
     with Tree(cluster.zookeeper) as tree:
         assign(tree, topic, {0: [1, 2], 1: [2, 1]})
@@ -298,8 +300,8 @@ def test_auto_leader_rebalance(make_cluster: ClusterFactory, topic: str) -> None
         assert state["leader_epoch"] >= 2
 
 
-def test_failed_log_directory(make_cluster: ClusterFactory, topic: str) -> None:
-    """Its partitions are led elsewhere; the broker goes on with its other directory."""
+def test_other_brokers_lead_the_partitions_of_a_failed_log_directory(make_cluster: ClusterFactory, topic: str) -> None:
+    """The broker keeps serving its other directory."""
     cluster = make_cluster(2, start=False)
     first, second = cluster.broker_dir(1) / "one", cluster.broker_dir(1) / "two"
     cluster.override_broker(1, {"log.dirs": f"{first},{second}"})
@@ -309,7 +311,7 @@ def test_failed_log_directory(make_cluster: ClusterFactory, topic: str) -> None:
         client.produce(cluster.bootstrap, topic, make_items(9, 20, 2))
         places = {0: first, 1: second} if (first / f"{topic}-0").exists() else {0: second, 1: first}
         assert all((place / f"{topic}-{partition}").exists() for partition, place in places.items())
-        # No new file can be made where there is no folder.
+        # Rename the folder, so that the broker can create no file in it.
         places[0].rename(places[0].with_name("away"))
         places[0].touch()
         items = make_items(10, 1500, 1)
@@ -318,15 +320,15 @@ def test_failed_log_directory(make_cluster: ClusterFactory, topic: str) -> None:
         tree.wait_state(topic, 1, leader=1, isr=[1, 2])
         wait_for(lambda: not tree.names("/log_dir_event_notification"), "the notification to be taken")
         assert cluster.is_alive(1)
-        # The broker comes back with the directory mended.
+        # The broker restarts with the repaired directory.
         places[0].unlink()
         places[0].with_name("away").rename(places[0])
         cluster.restart_broker(1)
         tree.wait_state(topic, 0, isr=[1, 2])
 
 
-def test_the_tree_is_as_it_should_be(cluster: LocalCluster, tree: Tree, topic: str) -> None:
-    """``kafkalite zk verify`` after all this finds nothing to say."""
+def test_the_tree_conforms_to_the_schemas(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+    """``kafkalite zk verify`` after all other tests finds no defect."""
     client.create_topic(cluster.bootstrap, topic, 2, 3, {"retention.ms": "1000000"})
     client.set_topic_config(cluster.bootstrap, topic, "segment.ms", "1000000")
     tree.wait_state(topic, isr=[1, 2, 3])

@@ -1,6 +1,6 @@
-"""The death of a group's coordinator costs its members nothing; a coordinator that was away cannot write.
+"""Members lose nothing when their coordinator dies, and a former coordinator cannot write.
 
-``KAFKALITE_SEED`` repeats the moments of an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long form too.
+``KAFKALITE_SEED`` repeats the moments of an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long test, too.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from kafkalite.embedded.znodes import read_znodes
 
 ASIDE = "aside"
 COMMITS_EACH = 5
-"""Commits that every member is to be acknowledged after a coordinator's death."""
+"""Number of acknowledged commits of every member after a coordinator's death."""
 OVERRIDES = {
     "zookeeper.session.timeout.ms": "6000" if AGAINST_KAFKA else "2000",
     "auto.leader.rebalance.enable": "false",
-    # What the coordinator keeps there is to outlive it, with real Kafka.
+    # Real Kafka's offsets topic must outlive the coordinator.
     "offsets.topic.replication.factor": "3",
 }
-NOBODY = 99
+NO_BROKER = 99
 """A broker that does not exist."""
 REFUSALS = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 LIBRARIES = ("confluent", "confluent", "java")
 
 
 def run_kills(make_cluster: ClusterFactory, folder: Path, libraries: Sequence[str], kills: int) -> None:
-    """Kill the coordinator so many times, each at a moment by chance."""
+    """Kill the coordinator ``kills`` times, each at a random moment."""
     seed = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
     print(f"\nKAFKALITE_SEED={seed}: {kills} kills of the coordinator, members {', '.join(libraries)}", flush=True)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     cluster = make_cluster(3, OVERRIDES)
     create_topic(cluster, TOPIC, PARTITIONS)
     with LoadedGroup(cluster, folder, libraries) as group:
         group.start()
         before = group.look()
-        # One of five leaves its session behind, which ends by its timeout alone.
-        alone = chance.randrange(5)
+        # In one of five kills the guardian dies, too, so that the session ends by its timeout.
+        alone = rng.randrange(5)
         for number in range(kills):
             coordinator = find_coordinator(cluster, GROUP)
-            time.sleep(chance.uniform(0.0, 0.3))  # a moment by chance, in the middle of commits and heartbeats
+            time.sleep(rng.uniform(0.0, 0.3))  # a random moment in the middle of commits and heartbeats
             begun = time.monotonic()
             with_guardian = not AGAINST_KAFKA and number % 5 == alone
             if with_guardian:
@@ -84,21 +84,22 @@ def run_kills(make_cluster: ClusterFactory, folder: Path, libraries: Sequence[st
 
 
 @pytest.mark.full
-def test_short(make_cluster: ClusterFactory, tmp_path: Path) -> None:
-    """Five times. (Twice with real Kafka, which takes its time.)"""
+def test_members_survive_five_kills_of_their_coordinator(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+    """Five kills. (Two with real Kafka, whose takeovers are slower.)"""
     run_kills(make_cluster, tmp_path, LIBRARIES, 2 if AGAINST_KAFKA else 5)
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
-def test_long(make_cluster: ClusterFactory, tmp_path: Path) -> None:
-    """Twenty times, with members of every library."""
+def test_members_of_every_library_survive_twenty_kills(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+    """The long test of ``make soak``."""
     run_kills(make_cluster, tmp_path, (*LIBRARIES, "kafka-python", "aiokafka", "java"), 20)
 
 
 @pytest.mark.kafkalite_only
 def test_a_paused_coordinator_that_wakes_up_cannot_write(make_cluster: ClusterFactory, tmp_path: Path) -> None:
-    """SIGSTOP past its session, another takes over and writes, SIGCONT: what waited in its sockets is refused."""
+    """Its session expires during SIGSTOP, and another broker takes over and writes; after SIGCONT it refuses the
+    requests that waited in its sockets."""
     cluster = make_cluster(3, OVERRIDES)
     create_topic(cluster, TOPIC, PARTITIONS)
     create_topic(cluster, ASIDE, 1)
@@ -125,7 +126,7 @@ def test_a_paused_coordinator_that_wakes_up_cannot_write(make_cluster: ClusterFa
         assert set(answers) <= REFUSALS
         assert number_of(cluster, ASIDE) == 200
         wait_for(lambda: is_registered(cluster, zombie), f"broker {zombie} registers again")
-        # It has not come to believe otherwise: it refuses, and what it shows is the other's.
+        # It knows that it is not the coordinator: it refuses the commit, and shows the other broker's offset.
         assert waiting[0].commit(GROUP, ASIDE, {0: 1}, generation, member) == {0: ErrorCode.NOT_COORDINATOR}
         assert waiting[0].offsets(GROUP, ASIDE, [0], version=0) == {0: 200}
         group.wait_commits(COMMITS_EACH)
@@ -139,7 +140,7 @@ def test_a_paused_coordinator_that_wakes_up_cannot_write(make_cluster: ClusterFa
 # session lives.
 @pytest.mark.kafkalite_only
 def test_a_coordinator_that_was_overtaken_cannot_write(make_cluster: ClusterFactory) -> None:
-    """Its session lives on, its claim does not: the epoch that its writes check has been raised by another's."""
+    """Its session is alive, but another claim has raised the epoch that its writes check."""
     cluster = make_cluster(3)
     create_topic(cluster, ASIDE, 1)
     with Tree(cluster.zookeeper) as tree:
@@ -162,10 +163,10 @@ def test_a_coordinator_that_was_overtaken_cannot_write(make_cluster: ClusterFact
 
 
 def overtake(tree: Tree, group: str, offset: int) -> None:
-    """What a broker does that claims a group and commits: by hand, while the claim's holder cannot hear of it."""
+    """Claim a group and commit by znodes, like another broker, while the claim's holder cannot see that."""
     base = f"/consumers/{group}"
     epoch, stat = tree.zk.get(f"{base}/coordinator_epoch")
-    claim = json.dumps({"version": 1, "brokerid": NOBODY, "timestamp": "1"}).encode()
+    claim = json.dumps({"version": 1, "brokerid": NO_BROKER, "timestamp": "1"}).encode()
     transaction = tree.zk.transaction()
     transaction.delete(f"{base}/coordinator")
     transaction.create(f"{base}/coordinator", claim, ephemeral=True)
@@ -176,7 +177,7 @@ def overtake(tree: Tree, group: str, offset: int) -> None:
 
 
 def commit_alone(client: GroupClient, offset: int) -> None:
-    """A commit of nobody's group, as soon as its coordinator has taken it over."""
+    """Commit for a group without members, as soon as its coordinator has claimed it."""
 
     def committed() -> bool:
         (answer,) = client.commit(GROUP, ASIDE, {0: offset}).values()
@@ -188,6 +189,6 @@ def commit_alone(client: GroupClient, offset: int) -> None:
 
 
 def number_of(cluster: LocalCluster, topic: str) -> int:
-    """The committed offset of partition 0 as it stands in ZooKeeper."""
+    """The committed offset of partition 0 in ZooKeeper."""
     path = f"/consumers/{GROUP}/offsets/{topic}/0"
     return int(read_znodes(cluster.zookeeper, [path])[path])

@@ -1,4 +1,4 @@
-"""What each setting buys, at the worst moment: the guarantees of ``docs/delivery.md``, one test each."""
+"""The guarantees of ``docs/delivery.md`` at the worst moment for each, one test each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VICTIM = RECORDS[2]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three brokers that these tests may stop and kill; a follower that is silent for a while stays in its ISR."""
+    """Three brokers that these tests stop and kill; a stopped follower stays in the ISR for a while."""
     overrides = {**TEST_OVERRIDES, "replica.lag.time.max.ms": "60000", "auto.leader.rebalance.enable": "false"}
     cluster = LocalCluster(tmp_path_factory.mktemp("delivery"), 3, overrides=overrides, launcher=launcher())
     cluster.start()
@@ -55,14 +55,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def stage(cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """A fresh topic; afterwards all brokers are back."""
+    """A fresh topic; after the test all brokers are in sync again."""
     stage = Stage(cluster, re.sub(r"\W+", "-", request.node.name)[5:25])
     yield stage
     stage.all_back()
 
 
 def test_acks_0_promises_nothing(stage: Stage) -> None:
-    """The client calls a record delivered once it has sent it; a leader that dies before it reads it loses it."""
+    """The client reports a sent record as delivered, and a leader that dies before reading the request loses it."""
     sender = Sender(stage.cluster, stage.topic, acks="0")
     sender.send("second")
     wait_for(lambda: stage.on_leader() == 2, "a connection is there")
@@ -71,18 +71,18 @@ def test_acks_0_promises_nothing(stage: Stage) -> None:
     sender.acknowledged("lost")
     stage.kill_leader()
     stage.all_back()
-    # whether the followers had the second in time is another matter
+    # The followers may or may not have fetched the second record.
     assert values_in(stage.cluster, stage.topic) in (["first"], ["first", "second"])
 
 
 def test_acks_1_loses_what_only_the_dead_leader_had(stage: Stage) -> None:
-    """The leader acknowledges, and dies before a follower has fetched: the record is gone, and nobody is told."""
+    """The leader acknowledges and dies before a follower has fetched; the record is lost, without any error."""
     sender = Sender(stage.cluster, stage.topic, acks="1")
-    # What a producer needs before its first record, it asks any broker for: not one that is paused.
+    # The first record comes before the pause, because a producer's first requests go to any broker.
     sender.send("second")
     sender.acknowledged("second")
     stage.pause_followers()
-    # The first may still be in the answer to a fetch that was waiting when its sender was stopped.
+    # Several records, because the first may answer a fetch that was waiting when its follower was stopped.
     sent = [f"acknowledged-{number}" for number in range(4)]
     for value in sent:
         sender.send(value)
@@ -96,7 +96,8 @@ def test_acks_1_loses_what_only_the_dead_leader_had(stage: Stage) -> None:
 
 
 def test_acks_all_outlives_the_leader(stage: Stage) -> None:
-    """The same death: what was not yet on the followers was not acknowledged either, and is sent again, once."""
+    """After the same death the producer repeats the records that the followers lack, because they were not
+    acknowledged, and each is in the log once."""
     sender = Sender(stage.cluster, stage.topic, acks="all", enable_idempotence=True)
     sender.send("second")
     sender.acknowledged("second")
@@ -115,7 +116,7 @@ def test_acks_all_outlives_the_leader(stage: Stage) -> None:
 
 @pytest.mark.parametrize("idempotent", [False, True], ids=["at least once", "once"])
 def test_a_record_that_is_sent_again(stage: Stage, idempotent: bool) -> None:
-    """An answer that does not come in time makes the client send again: twice in the log, unless it is idempotent."""
+    """A client without an answer in time repeats the record, which is then in the log twice unless it is idempotent."""
     sender = Sender(stage.cluster, stage.topic, acks="all", enable_idempotence=idempotent, request_timeout_ms=1000)
     sender.send("second")
     sender.acknowledged("second")
@@ -131,7 +132,7 @@ def test_a_record_that_is_sent_again(stage: Stage, idempotent: bool) -> None:
 
 
 def test_too_few_replicas_are_refused(stage: Stage) -> None:
-    """With ``min.insync.replicas=2`` acks=all refuses what only the leader could keep; acks=1 takes it."""
+    """With ``min.insync.replicas=2`` a leader that is alone in the ISR refuses acks=all, and accepts acks=1."""
     entry = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource("topic", stage.topic, incremental_configs=[entry])
     ask_controller(stage.cluster.bootstrap, lambda client: client.incremental_alter_configs([resource]))
@@ -149,7 +150,7 @@ def test_too_few_replicas_are_refused(stage: Stage) -> None:
 
 
 def alone(stage: Stage) -> int:
-    """The leader, once it is all that is left of the ISR."""
+    """The leader, once it is alone in the ISR."""
     state = states(stage.cluster, stage.topic, 1)[0]
     return int(state["leader"]) if state["isr"] == [state["leader"]] else 0
 
@@ -171,7 +172,7 @@ def filled(shared_cluster: LocalCluster) -> str:
 
 
 def life_and_death(cluster: LocalCluster, topic: str, folder: Path, way: str, at: str, **more: Any) -> list[str]:
-    """An application that dies over :data:`VICTIM`, then its successor: what they have done together."""
+    """Run an application that dies at :data:`VICTIM`, then its successor; returns the records that both handled."""
     told = (cluster.bootstrap, topic, f"readers of {topic}", way, str(folder / "done.txt"), RECORDS[-1])
     mortal = ReaderTask(*told, at=at, value=VICTIM, **more)
     Path(mortal.file).touch()
@@ -183,26 +184,26 @@ def life_and_death(cluster: LocalCluster, topic: str, folder: Path, way: str, at
 
 
 def test_committing_first_is_at_most_once(shared_cluster: LocalCluster, filled: str, tmp_path: Path) -> None:
-    """Killed between its commit and its work: the record is skipped; nothing is done twice."""
+    """Killed between commit and work: the record is skipped, and no record is handled twice."""
     done = life_and_death(shared_cluster, filled, tmp_path, COMMIT_FIRST, COMMITTED)
     assert done == [value for value in RECORDS if value != VICTIM]
 
 
 def test_working_first_is_at_least_once(shared_cluster: LocalCluster, filled: str, tmp_path: Path) -> None:
-    """Killed between its work and its commit: the record is done again; nothing is skipped."""
+    """Killed between work and commit: the record is handled again, and no record is skipped."""
     done = life_and_death(shared_cluster, filled, tmp_path, WORK_FIRST, DONE)
     number = RECORDS.index(VICTIM)
     assert done == RECORDS[: number + 1] + RECORDS[number:]
 
 
 def test_automatic_commits_may_skip(shared_cluster: LocalCluster, filled: str, tmp_path: Path) -> None:
-    """The client commits what it has handed over, done or not: killed before its work, the record is skipped."""
+    """The client commits records that it has passed to the application: one killed before its work skips the record."""
     done = life_and_death(shared_cluster, filled, tmp_path, AUTOMATIC, HANDED)
     assert done == [value for value in RECORDS if value != VICTIM]
 
 
 def test_automatic_commits_may_repeat(shared_cluster: LocalCluster, filled: str, tmp_path: Path) -> None:
-    """Killed before the next interval has passed: all since the last commit is done again."""
+    """Killed before the end of the interval: all records since the last commit are handled again."""
     done = life_and_death(shared_cluster, filled, tmp_path, AUTOMATIC, DONE, interval_ms=3_600_000)
     assert done == RECORDS[: RECORDS.index(VICTIM) + 1] + RECORDS
 
@@ -211,7 +212,8 @@ def test_automatic_commits_may_repeat(shared_cluster: LocalCluster, filled: str,
 
 
 def test_transactions_are_exactly_once(shared_cluster: LocalCluster, filled: str, tmp_path: Path) -> None:
-    """Killed at each moment of a transaction: a ``read_committed`` reader sees each result once, another may not."""
+    """Killed at each moment of a transaction: ``read_committed`` readers see each result once, others may see it
+    twice."""
     target = fresh_topic("results")
     create_topic(shared_cluster, target, 1)
     task: dict[str, Any] = {
@@ -243,7 +245,7 @@ def test_transactions_are_exactly_once(shared_cluster: LocalCluster, filled: str
 
 
 def test_every_row_of_the_document_has_its_test() -> None:
-    """The guarantees and the tests that show them are named in ``docs/delivery.md``, all of them; and those exist."""
+    """``docs/delivery.md`` names all tests of this file, and all tests that it names exist."""
     text = DOCUMENT.read_text()
     here = {name for name, value in globals().items() if name.startswith("test_") and callable(value)}
     named = set(re.findall(r"`(test_\w+)`", text))

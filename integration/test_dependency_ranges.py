@@ -2,7 +2,7 @@
 
 ``kafkalite/zk/kazoo_session.py`` overrides kazoo's connection. ``kafkalite/protocol/library.py`` imports kafka-python's
 message classes without its packages, ``kafkalite/apis/error_responses.py`` reads their fields, and
-``kafkalite/cli/transaction_queries.py`` sends requests through the admin client's private connection. So a range ends
+``kafkalite/cli/clients.py`` sends requests through the admin client's private connection. So a range ends
 before the next minor version, and is widened when these tests pass with it.
 """
 
@@ -42,7 +42,7 @@ def oldest(library: str) -> str:
 
 
 def newest(library: str) -> str:
-    """The range itself: pip takes the newest version in it."""
+    """The range, for which pip chooses the newest version."""
     return f"{library}{ranges()[library]}"
 
 
@@ -64,7 +64,7 @@ def test_a_range_ends_before_the_next_minor_version(library: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("requirement", [oldest, newest])
-def test_at_the_end_of_the_ranges(requirement: object, tmp_path: Path) -> None:
+def test_kafkalite_works_with_the_oldest_and_the_newest_versions(requirement: object, tmp_path: Path) -> None:
     assert callable(requirement)
     wanted = [requirement(library) for library in LIBRARIES]
     pip = ("-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target")
@@ -80,6 +80,6 @@ def test_at_the_end_of_the_ranges(requirement: object, tmp_path: Path) -> None:
 
 
 def run_with(libraries: Path, *arguments: str | Path) -> str:
-    """What Python prints with the libraries of a folder before those installed."""
+    """Output of Python with the libraries of a folder before the installed ones."""
     path = os.pathsep.join([str(libraries), str(ROOT)])
     return run(sys.executable, *map(str, arguments), cwd=ROOT, environment={"PYTHONPATH": path})

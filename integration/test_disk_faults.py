@@ -1,4 +1,4 @@
-"""Disks that are full, and log directories that fail: the right error, no broker lost, nothing acknowledged lost."""
+"""Full disks and failed log directories: the right error, no broker ends, no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import pytest
 from integration.conftest import ClusterFactory
 from integration.faults.cluster import compare_logs, create_topic, states, wait_in_sync
 from integration.faults.disk import fill, small_disk
+from integration.faults.producers import LoadProducer
+from integration.faults.readers import judge
+from integration.faults.worker import Record
 from integration.harness.garbage import batch, produce_body
-from integration.harness.history import LoadProducer, judge, read_all
 from integration.harness.wait import wait_for
 from integration.harness.wire import PRODUCE, Cursor, Wire
 from integration.test_bad_input import complaints
@@ -18,13 +20,13 @@ pytestmark = pytest.mark.kafkalite_only
 
 TOPIC = "disk"
 PROBED = "probed"
-"""A second topic, whose records nobody counts."""
+"""A second topic, whose records are not checked."""
 PARTITIONS = 3
 NOT_LEADER, STORAGE_ERROR = 6, 56
 
 
 def probe(cluster: LocalCluster, broker_id: int, partition: int) -> int:
-    """The error code of one record, with acks=1, at that very broker."""
+    """The error code of one record that is sent with acks=1 to this broker, leader or not."""
     with Wire(cluster.address(broker_id)) as wire:
         cursor = Cursor(wire.call(PRODUCE, 7, produce_body(PROBED, partition, batch([bytes(1000)]), 1)))
     assert cursor.take("i") == 1
@@ -33,7 +35,7 @@ def probe(cluster: LocalCluster, broker_id: int, partition: int) -> int:
 
 
 def leader_of(cluster: LocalCluster, partition: int) -> int:
-    """Who leads a partition of the probed topic."""
+    """The leader of a partition of the probed topic."""
     return int(states(cluster, PROBED, PARTITIONS)[partition]["leader"])
 
 
@@ -43,24 +45,25 @@ def led_by(cluster: LocalCluster, broker_id: int) -> int:
 
 
 def start_load(cluster: LocalCluster) -> LoadProducer:
-    """Two topics on all brokers, and a producer that is served."""
+    """Two topics on all brokers, and a producer with acknowledged records."""
     cluster.start()
     create_topic(cluster, TOPIC, PARTITIONS)
     create_topic(cluster, PROBED, PARTITIONS)
-    producer = LoadProducer(cluster.bootstrap, TOPIC, PARTITIONS, 2000.0)
+    producer = LoadProducer(0, Record(1, PARTITIONS), cluster.bootstrap, TOPIC, PARTITIONS, 2000)
     producer.start()
     wait_for(lambda: producer.acknowledged > 2000, "records are acknowledged")
     return producer
 
 
 def settle(cluster: LocalCluster, producer: LoadProducer, *expected: str, spread: bool = False) -> None:
-    """All replicas are in sync and equal, nothing acknowledged is lost, no broker complained but of ``expected``."""
+    """Check that all replicas become in sync and equal, that no acknowledged record is lost, and that the brokers log
+    no errors but ``expected``."""
     before = producer.acknowledged
     wait_for(lambda: producer.acknowledged > before + 2000, "records are acknowledged", 90)
-    producer.finish()
+    producer.stop()
     assert producer.failures == []
     wait_in_sync(cluster, TOPIC, PARTITIONS, timeout=90)
-    assert judge(read_all(cluster.bootstrap, TOPIC, PARTITIONS), [producer], [], {}) == []
+    assert judge(producer.record, cluster.bootstrap, TOPIC, PARTITIONS) == []
     if not spread:
         compare_logs(cluster, TOPIC, PARTITIONS)
     assert all(cluster.is_alive(broker_id) for broker_id in cluster.broker_ids)
@@ -68,8 +71,8 @@ def settle(cluster: LocalCluster, producer: LoadProducer, *expected: str, spread
     assert not unexpected, "\n".join(unexpected[:20])
 
 
-def test_a_full_disk(make_cluster: ClusterFactory) -> None:
-    """A leader answers KAFKA_STORAGE_ERROR and a follower falls behind, until there is space; then all goes on."""
+def test_brokers_recover_from_a_full_disk(make_cluster: ClusterFactory) -> None:
+    """A leader answers KAFKA_STORAGE_ERROR and a follower falls behind until the disk has space again."""
     cluster = make_cluster(3, {"log.segment.bytes": "1048576", "replica.lag.time.max.ms": "3000"}, start=False)
     with small_disk(cluster.broker_dir(1) / "data", 40) as disk:
         try:
@@ -94,8 +97,8 @@ def test_a_full_disk(make_cluster: ClusterFactory) -> None:
             cluster.close()
 
 
-def test_a_failed_directory(make_cluster: ClusterFactory) -> None:
-    """Its partitions go offline and are led by others; what lies in the other directory stays; a restart heals."""
+def test_a_broker_serves_on_without_a_failed_directory(make_cluster: ClusterFactory) -> None:
+    """Other brokers lead its partitions; those of the other directory stay; a restart repairs the directory."""
     cluster = make_cluster(3, {"log.segment.bytes": "1048576", "log.retention.ms": "-1"}, start=False)
     data, more = cluster.broker_dir(1) / "data", cluster.broker_dir(1) / "more"
     cluster.override_broker(1, {"log.dirs": f"{data},{more}"})
@@ -104,7 +107,7 @@ def test_a_failed_directory(make_cluster: ClusterFactory) -> None:
     assert mine, "some partitions lie in the first directory"
     kept = [folder.name for folder in more.iterdir() if folder.is_dir()]
     assert kept, "and some in the second"
-    # The directory is replaced by something that is none: whatever is opened there from now on fails.
+    # Replace the directory by a file, so that each file operation in it fails.
     data.rename(data.with_name("gone"))
     data.write_text("not a folder")
 

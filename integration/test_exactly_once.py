@@ -1,6 +1,6 @@
-"""Exactly once: an application that consumes, transforms and produces is killed, brokers too; each result is once.
+"""Each result of an exactly-once application is visible once though the application and brokers are killed.
 
-``KAFKALITE_SEED`` repeats the plan of an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long form too.
+``KAFKALITE_SEED`` repeats the plan of an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long test, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from integration.faults.groups import GROUP as GROUP_KIND
 from integration.faults.groups import TRANSACTION, ask_coordinator, describe, find_coordinator
 from integration.faults.members import SteadyProducer
 from integration.faults.transformer import BEGUN, COMMITTED, FENCED, PRODUCED, READY, STAGED, STARTED, Task
-from integration.harness.wait import wait_for
+from integration.harness.wait import PATIENCE, wait_for
 from kafkalite.embedded.cluster import LocalCluster
 
 SOURCE, TARGET, GROUP = "inputs", "results", "transformers"
@@ -29,7 +29,7 @@ PARTITIONS = 4
 APPLICATIONS = 2
 RATE = 300
 SHORT = 3000
-"""Milliseconds of a member's session, where its end is waited for."""
+"""Session timeout in milliseconds of members whose session expires in a test."""
 LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR = "leader", "group coordinator", "transaction coordinator"
 ROLES = (LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
 OVERRIDES = {
@@ -44,51 +44,52 @@ INTERNAL = {"__consumer_offsets": 1, "__transaction_state": 3}
 
 
 class Round(NamedTuple):
-    """What is done: an application is killed ``delay`` seconds after what it said next, or a broker, or both."""
+    """A round: an application is killed ``delay`` seconds after its next report, or a broker, or both."""
 
     number: int
     application: int
-    """Which; -1: none."""
+    """Number of the killed application; -1: none."""
     after: str
     delay: float
     role: str
-    """Of the broker; empty: none."""
+    """Role of the killed broker; empty: none."""
     pause: bool
-    """Whether the broker is not killed, but stopped past its session."""
+    """Whether the broker is stopped past its session timeout instead of being killed."""
     hold: float
-    """Seconds before the broker is back."""
+    """Seconds until the broker is restarted."""
 
 
 def make_plan(seed: int, kills: int) -> list[Round]:
-    """``kills`` of applications, three of ten with a broker; and two brokers of ten alone, one killed, one stopped."""
-    chance = random.Random(seed)
+    """Rounds with ``kills`` of applications, three of ten together with a broker, and for each ten kills two rounds of
+    brokers only, one killed and one stopped."""
+    rng = random.Random(seed)
     with_brokers, alone = kills * 3 // 10, kills * 2 // 10
     roles = [ROLES[number % len(ROLES)] for number in range(with_brokers + alone)]
-    chance.shuffle(roles)
+    rng.shuffle(roles)
     kinds = ["both"] * with_brokers + ["broker"] * alone + ["application"] * (kills - with_brokers)
-    chance.shuffle(kinds)
+    rng.shuffle(kinds)
     plan = []
     pause = False
     for number, kind in enumerate(kinds):
         pause ^= kind == "broker"
-        after = chance.choice((STARTED, READY, PRODUCED, STAGED, COMMITTED))
+        after = rng.choice((STARTED, READY, PRODUCED, STAGED, COMMITTED))
         plan.append(
             Round(
                 number + 1,
-                -1 if kind == "broker" else chance.randrange(APPLICATIONS),
+                -1 if kind == "broker" else rng.randrange(APPLICATIONS),
                 after,
-                # within a transaction things take milliseconds
-                chance.uniform(0.0, 0.05 if after in (PRODUCED, STAGED) else 0.6),
+                # Short within a transaction, whose steps take milliseconds.
+                rng.uniform(0.0, 0.05 if after in (PRODUCED, STAGED) else 0.6),
                 "" if kind == "application" else roles.pop(),
                 kind == "broker" and pause,
-                chance.choice((0.0, 0.5, 1.5)),
+                rng.choice((0.0, 0.5, 1.5)),
             )
         )
     return plan
 
 
 class Pipeline:
-    """Inputs, the applications, and an eye on the results."""
+    """The inputs, the applications, and a reader of the results."""
 
     def __init__(self, cluster: LocalCluster, folder: Path, seed: int) -> None:
         self.cluster = cluster
@@ -112,7 +113,7 @@ class Pipeline:
             application.kill()
 
     def start(self, name: int, **more: object) -> Application:
-        """An application; those of one ``name`` take one another's place."""
+        """Start an application; a later one with the same ``name`` replaces it."""
         task = Task(
             self.cluster.bootstrap,
             SOURCE,
@@ -125,13 +126,13 @@ class Pipeline:
         self.applications.append(application)
         return application
 
-    def wait_results(self, more: int, timeout: float = 60.0) -> None:
-        """Wait until so many more results have been read."""
+    def wait_results(self, more: int, timeout: float = PATIENCE) -> None:
+        """Wait until ``more`` further results have been read."""
         target = len(self._results.seen) + more
         wait_for(lambda: len(self._results.seen) >= target, f"{more} more results", timeout)
 
     def finish(self, timeout: float = 120.0) -> int:
-        """No more inputs; every one's result is to be there exactly once, and every offset committed. How many."""
+        """Stop the inputs; check that each has one result and that all offsets are committed. Returns their number."""
         self._inputs.stop()
         inputs = self._inputs.kept
         self._results.wait_all(inputs, timeout)
@@ -147,7 +148,7 @@ class Pipeline:
         wait_for(all_committed, "all inputs are committed", 60)
         for application in self.applications:
             application.kill()
-        # Whoever comes later sees the same.
+        # A later reader sees the same results.
         again = self._reader("reader from the beginning")
         again.start()
         again.wait_all(inputs, timeout)
@@ -157,7 +158,7 @@ class Pipeline:
         return len(inputs)
 
     def broker_of(self, role: str) -> int:
-        """Who has that role just now."""
+        """Id of the broker that has a role now."""
         if role == LEADER:
             partition = self._chance.randrange(PARTITIONS)
             return wait_for(lambda: max(int(states(self.cluster, TARGET, PARTITIONS)[partition]["leader"]), 0), "led")
@@ -166,14 +167,14 @@ class Pipeline:
         return find_coordinator(self.cluster, "transformer-0", TRANSACTION)
 
     def take_away(self, broker: int, pause: bool) -> None:
-        """Kill it, or stop it."""
+        """Kill or stop a broker."""
         if pause:
             self.cluster.pause_broker(broker)
         else:
             self.cluster.kill_broker(broker)
 
     def bring_back(self, broker: int, paused: bool, hold: float) -> None:
-        """Once its session is over and others have its offices."""
+        """Restart or resume a broker, after its session has ended and other brokers have its roles."""
         wait_for(lambda: not is_registered(self.cluster, broker), f"the session of broker {broker} ends")
         time.sleep(hold)
         if paused:
@@ -183,7 +184,7 @@ class Pipeline:
             self.cluster.start_broker(broker)
 
     def wait_in_sync(self) -> None:
-        """Nobody may be killed who is the last to know something."""
+        """Wait until all replicas are in sync, because a kill of the only one in the ISR would lose records."""
         for topic, partitions in {
             SOURCE: PARTITIONS,
             TARGET: PARTITIONS,
@@ -196,7 +197,7 @@ class Pipeline:
 
 
 def run_kills(make_cluster: ClusterFactory, folder: Path, kills: int) -> None:
-    """Carry out a plan."""
+    """Run a plan with ``kills`` kills of applications."""
     seed = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
     print(f"\nKAFKALITE_SEED={seed}: {kills} kills", flush=True)
     with Pipeline(make_cluster(3, OVERRIDES), folder, seed) as pipeline:
@@ -228,20 +229,21 @@ def run_kills(make_cluster: ClusterFactory, folder: Path, kills: int) -> None:
     print(f"{count:,} inputs, each result exactly once; {cut_off} transactions were cut off", flush=True)
 
 
-def test_few(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+@pytest.mark.short
+def test_results_survive_few_kills(make_cluster: ClusterFactory, tmp_path: Path) -> None:
     """Four kills of the application, one of them with a broker."""
     run_kills(make_cluster, tmp_path, 4)
 
 
 @pytest.mark.full
-def test_short(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+def test_results_survive_ten_kills(make_cluster: ClusterFactory, tmp_path: Path) -> None:
     """Ten kills of the application, three of them with a broker, and two brokers alone."""
     run_kills(make_cluster, tmp_path, 10)
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
-def test_long(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+def test_results_survive_fifty_kills(make_cluster: ClusterFactory, tmp_path: Path) -> None:
     """Fifty kills of the application, fifteen of them with a broker, and ten brokers alone."""
     run_kills(make_cluster, tmp_path, 50)
 
@@ -249,17 +251,17 @@ def test_long(make_cluster: ClusterFactory, tmp_path: Path) -> None:
 # trap: kafkalite/coordinator/offsets/committed_offset_reader.py: A successor reads its offsets before the transaction
 # of its predecessor is decided.
 @pytest.mark.full
-def test_zombies(make_cluster: ClusterFactory, tmp_path: Path) -> None:
-    """An application is stopped within a transaction, its successor does its work, it wakes up: it is fenced."""
+def test_a_zombie_is_fenced(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+    """An application is stopped within a transaction, its successor processes the inputs, and it continues."""
     seed = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
     print(f"\nKAFKALITE_SEED={seed}", flush=True)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     cluster = make_cluster(3, {**OVERRIDES, "group.min.session.timeout.ms": str(SHORT)})
     patient = {"session_timeout_ms": SHORT, "transaction_timeout_ms": 60_000}
     with Pipeline(cluster, tmp_path, seed) as pipeline:
         stop = int(signal.SIGSTOP)
         for moment in (BEGUN, PRODUCED, STAGED):
-            number = chance.randrange(1, 6)
+            number = rng.randrange(1, 6)
             zombie = pipeline.start(0, at=moment, number=number, signal=stop, session_timeout_ms=SHORT)
             zombie.wait_stopped()
             successor = pipeline.start(0, session_timeout_ms=SHORT)
@@ -268,7 +270,8 @@ def test_zombies(make_cluster: ClusterFactory, tmp_path: Path) -> None:
             assert zombie.wait_end() == FENCED, zombie.said[-5:]
             print(f"stopped when it had {moment}: {zombie.said[-1]}", flush=True)
             successor.end()
-        # By the group alone: the successor has another transactional id, and takes the partitions once they are free.
+        # Fenced by the group only, because the successor has another transactional id. It owns the partitions after the
+        # zombie's session.
         zombie = pipeline.start(1, at=PRODUCED, number=2, signal=stop, instance="", session_timeout_ms=SHORT)
         zombie.wait_stopped()
         successor = pipeline.start(2, instance="", session_timeout_ms=SHORT)
@@ -278,13 +281,13 @@ def test_zombies(make_cluster: ClusterFactory, tmp_path: Path) -> None:
         print(f"whose partitions were given to another: {zombie.said[-1]}", flush=True)
         zombie.end()
         successor.end()
-        # What is with the coordinator may still be committed: until it is decided nobody may begin there.
+        # The staged offsets may still be committed, so no application may begin before the transaction is decided.
         zombie = pipeline.start(3, at=STAGED, number=2, last=2, signal=stop, instance="", **patient)
         zombie.wait_stopped()
         successor = pipeline.start(4, instance="", **patient)
         wait_for(lambda: has_all(cluster, "4"), "the successor has the partitions", 60)
         time.sleep(1.0)
-        assert not successor.count(BEGUN), "offsets are staged of which nobody knows yet whether they count"
+        assert not successor.count(BEGUN), "offsets are staged whose transaction is not decided"
         zombie.signal(signal.SIGCONT)
         assert zombie.wait_end() == 0
         successor.wait(COMMITTED, 2)
@@ -294,6 +297,6 @@ def test_zombies(make_cluster: ClusterFactory, tmp_path: Path) -> None:
 
 
 def has_all(cluster: LocalCluster, name: str) -> bool:
-    """Whether the application of this name is the only member of the group, and has been given its share."""
+    """Whether the application of this name is the only member of the group, and owns all partitions."""
     found = describe(cluster, GROUP)
     return found.state == "Stable" and [member.client_id for member in found.members] == [f"transformer-{name}"]

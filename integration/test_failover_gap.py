@@ -1,8 +1,8 @@
-"""How long a partition is without its leader: ``kill -9``, SIGTERM, and a broker that dies with its guardian.
+"""Time without a leader of a partition after ``kill -9``, after SIGTERM, and after a death with the guardian.
 
-The gap is the longest time between two acknowledgements of a producer with librdkafka's own settings (but for its
-reconnect backoff, which would make it wait for a broker that was the victim a moment ago). The gaps are printed; `make
-bench` measures them beside Kafka's. What is asserted is what must be so on any machine: nobody waited for the session.
+The gap is the longest time between two acknowledgements of a producer with librdkafka's default settings (except the
+reconnect backoff, which would delay the connection to the last victim). The gaps are printed; `make bench` measures
+them beside Kafka's. The tests assert what holds on any machine: no gap is as long as the session timeout.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOPIC = "gap"
 RATE = 200
 TIMES = 3
 SHORT, LONG = 6.0, 60.0
-"""Session timeouts in seconds: one to be waited for, and one that would be noticed."""
+"""Session timeouts in seconds: one whose expiry a test waits for, and one that would be noticed as a gap."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def cluster(make_cluster: ClusterFactory, request: pytest.FixtureRequest) -> Loc
 
 
 def gaps(cluster: LocalCluster, fault: Callable[[int], object], times: int = TIMES) -> list[float]:
-    """The gaps when ``fault`` befalls the broker that is both leader and controller, under load, several times."""
+    """The gaps of several faults under load, each of the broker that is both leader and controller."""
     load = Load(cluster, TOPIC, 1, producers=1, rate=RATE, settings={"reconnect.backoff.max.ms": 500})
     load.start()
     found = []
@@ -56,23 +56,23 @@ def gaps(cluster: LocalCluster, fault: Callable[[int], object], times: int = TIM
 
 @pytest.mark.kafkalite_only
 @pytest.mark.parametrize("cluster", [LONG], indirect=True)
-def test_kill(cluster: LocalCluster) -> None:
-    """``kill -9`` of leader and controller: the guardian ends the session."""
+def test_after_kill_9_the_guardian_ends_the_session(cluster: LocalCluster) -> None:
+    """The victim is leader and controller."""
     assert max(gaps(cluster, cluster.kill_broker)) < LONG / 2
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("cluster", [LONG], indirect=True)
-def test_controlled_shutdown(cluster: LocalCluster) -> None:
-    """SIGTERM of leader and controller: it hands over."""
+def test_controlled_shutdown_hands_over_the_leadership(cluster: LocalCluster) -> None:
+    """The victim is leader and controller, and gets SIGTERM."""
     assert max(gaps(cluster, cluster.stop_broker)) < LONG / 2
 
 
 @pytest.mark.full
 @pytest.mark.kafkalite_only
 @pytest.mark.parametrize("cluster", [SHORT], indirect=True)
-def test_without_guardian_the_session_timeout_does_the_work(cluster: LocalCluster) -> None:
-    """The guardian is killed with its broker: then the session expires, and nothing is lost."""
+def test_without_a_guardian_the_session_expires_by_its_timeout(cluster: LocalCluster) -> None:
+    """The guardian is killed with its broker; no record is lost."""
 
     def kill_both(victim: int) -> None:
         guardian(cluster, victim).kill()

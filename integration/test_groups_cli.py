@@ -1,4 +1,4 @@
-"""``kafkalite groups`` and ``kafkalite consume --group`` on groups of both kinds, beside Kafka's own tool."""
+"""``kafkalite groups`` and ``kafkalite consume --group`` on groups of both kinds, compared with Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 class Place:
-    """A topic with :data:`RECORDS` records a partition, a second apart, and the name of a group to read it."""
+    """A topic with :data:`RECORDS` records in each partition, a second apart, and the name of a group for it."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         self.topic = fresh_topic("groups")
-        self.group = fresh_topic("group") + "/%2F"  # as awkward in a path as a name can be
+        self.group = fresh_topic("group") + "/%2F"  # characters that need escapes in a path
         Confluent().create_topic(cluster.bootstrap, self.topic, PARTITIONS, 3, {})
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
         for number in range(RECORDS * PARTITIONS):
@@ -39,21 +39,21 @@ class Place:
         assert producer.flush(30) == 0
 
     def run(self, *flags: object, code: int | None = 0) -> Outcome:
-        """``kafkalite groups`` with a bootstrap server."""
+        """Run ``kafkalite groups`` with a bootstrap server."""
         return command("groups", "--bootstrap-server", self.cluster.bootstrap, *flags, code=code)
 
     def offsets(self, *flags: object) -> dict[int, tuple[int | None, int | None]]:
-        """Partition → (current offset, lag), as ``--describe --json`` says."""
+        """Partition → (current offset, lag) in the output of ``--describe --json``."""
         [group] = self.run("--describe", "--group", self.group, "--json", *flags).json
         return {row["partition"]: (row["current_offset"], row["lag"]) for row in group["offsets"]}
 
     def reset(self, *flags: object, code: int = 0) -> Outcome:
-        """``--reset-offsets`` of the group."""
+        """Run ``--reset-offsets`` for the group."""
         return self.run("--reset-offsets", "--group", self.group, *flags, code=code)
 
     @contextmanager
     def member(self, read: int) -> Iterator[Any]:
-        """A modern member that has read so many records and committed."""
+        """A member by Kafka's group protocol that has read ``read`` records and committed."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.cluster.bootstrap,
@@ -96,8 +96,8 @@ def rows(lines: list[str]) -> list[list[str]]:
     return sorted(line.split() for line in lines if line.strip())
 
 
-def test_tables_are_kafkas(place: Place) -> None:
-    """The tables of a live group, cell by cell, as Kafka 3.9.1's own command prints them."""
+def test_tables_equal_those_of_kafkas_command(place: Place) -> None:
+    """The tables of a group with members, compared cell by cell with Kafka 3.9.1's."""
     bootstrap = place.cluster.bootstrap
     with place.member(RECORDS * PARTITIONS):
         for section in ("--offsets", "--members", "--state"):
@@ -111,8 +111,8 @@ def test_tables_are_kafkas(place: Place) -> None:
     ]
 
 
-def test_lag_and_members(place: Place) -> None:
-    """A group from its first member to its deletion."""
+def test_lag_and_members_are_shown_from_the_first_member_to_the_deletion(place: Place) -> None:
+    """The life of one group."""
     name = place.group
     assert "does not exist" in place.run("--describe", "--group", name, code=1).err
     with place.member(RECORDS * PARTITIONS) as member:
@@ -137,8 +137,8 @@ def test_lag_and_members(place: Place) -> None:
     assert "GROUP_ID_NOT_FOUND" in place.run("--delete", "--group", name, code=1).err
 
 
-def test_resets(place: Place, tmp_path: Path) -> None:
-    """Every target, in a plan and in deed; what a member reads next begins there."""
+def test_offsets_are_reset_to_every_kind_of_target(place: Place, tmp_path: Path) -> None:
+    """Each reset is planned and executed; the next member begins at the new offset."""
     topic = ("--topic", place.topic)
     assert "this is what would be done" in place.reset("--to-earliest", *topic).err
     assert "does not exist" in place.run("--describe", "--group", place.group, code=1).err
@@ -171,9 +171,9 @@ def test_resets(place: Place, tmp_path: Path) -> None:
     assert command("consume", *where, "--from-beginning", "--timeout-ms", 300).lines == []
 
 
-@pytest.mark.kafkalite_only  # real Kafka keeps modern groups' offsets elsewhere
-def test_groups_of_zookeeper_consumers(place: Place) -> None:
-    """Their members, owners and lag are shown like everybody's; while one lives nothing is changed."""
+@pytest.mark.kafkalite_only  # real Kafka keeps the offsets of such groups in a topic
+def test_groups_of_zookeeper_consumers_are_shown(place: Place) -> None:
+    """Their members, owners and lag are shown like other groups'; no offset is changed while a member lives."""
     with place.old_member() as member:
         for _ in range(RECORDS * PARTITIONS):
             assert member.poll(30) is not None
@@ -199,8 +199,8 @@ def test_groups_of_zookeeper_consumers(place: Place) -> None:
     assert place.offsets() == dict.fromkeys(range(PARTITIONS), (RECORDS, 0))
 
 
-def test_a_mixed_group(place: Place) -> None:
-    """A ZooKeeper consumer that comes into a group of modern members: both are shown."""
+def test_members_of_both_kinds_in_one_group_are_shown(place: Place) -> None:
+    """A ZooKeeper consumer joins a group whose other members use Kafka's group protocol."""
     with place.member(RECORDS * PARTITIONS), place.old_member() as old:
         wait_for(lambda: len(old.assignment()) == PARTITIONS, "it owns all")
         shown = place.run("--describe", "--group", place.group)

@@ -1,4 +1,4 @@
-"""Consumer groups as each client library lives in them, and all of them in one group."""
+"""Consumer groups with each client library, and with all libraries in one group."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TestConfluent(GroupSuite):
 
 @pytest.mark.full
 class TestKafkaPython(GroupSuite):
-    """As it comes."""
+    """With the library's defaults."""
 
     assignors = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
@@ -49,7 +49,7 @@ class TestKafkaPython(GroupSuite):
 
 @pytest.mark.full
 class TestAioKafka(GroupSuite):
-    """As it comes."""
+    """With the library's defaults."""
 
     @staticmethod
     def new_host(log: Path) -> MemberHost:
@@ -67,7 +67,8 @@ class TestJava(GroupSuite):
 
 
 def test_all_libraries_in_one_group(ground: Ground, tmp_path: Path) -> None:
-    """Whoever leads divides for all; every record is read once while they come, and one by one they go."""
+    """The group's leader of any library assigns for all members; every record is read once while members join and
+    leave."""
     topic = ground.topic(8)
     every = parts(topic, *range(8))
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Idempotent producers, end to end: no record twice, none left out, whatever befalls the broker or the producer."""
+"""Records of idempotent producers are in the log once, after any failure of brokers or producers."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ Producer = tuple[int, int]
 
 
 def made(producer: Producer, sequence: int, count: int = 1) -> bytes:
-    """A batch of now: its timestamp decides when its producer is forgotten."""
+    """A batch with the current timestamp, because the timestamp decides when its producer expires."""
     return batch(count, producer=producer, sequence=sequence, timestamp=int(time.time() * 1000))
 
 
 def send(client: RawClient, topic: str, producer: Producer, sequence: int, count: int = 1) -> tuple[ErrorCode, int]:
-    """Error and first offset that a batch is answered with."""
+    """Send a batch; returns error and first offset of the answer."""
     answer = client.produce(topic, made(producer, sequence, count))
     return ErrorCode(answer.error), answer.base_offset
 
 
 def send_leader(cluster: LocalCluster, topic: str, producer: Producer, sequence: int) -> tuple[ErrorCode, int]:
-    """The same, at whoever leads once that is known."""
+    """Send a batch to the partition's leader, once it is known."""
 
     def sent() -> tuple[ErrorCode, int]:
         leader = states(cluster, topic, 1)[0]["leader"]
@@ -69,7 +69,7 @@ def sequences(client: RawClient, topic: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def topic(shared_cluster: LocalCluster) -> str:
-    """One topic, partition 0 of it led by the first broker; each test has a producer of its own in it."""
+    """One topic, whose partition 0 the first broker leads; each test has its own producer."""
     name = fresh_topic("idempotent")
     create_topic(shared_cluster, name, 1)
     return name
@@ -77,7 +77,7 @@ def topic(shared_cluster: LocalCluster) -> str:
 
 @pytest.fixture
 def client(shared_cluster: LocalCluster, topic: str) -> Iterator[RawClient]:
-    """A connection to its leader."""
+    """A connection to the leader of the topic's partition 0."""
     with RawClient(shared_cluster.address(states(shared_cluster, topic, 1)[0]["leader"])) as connection:
         yield connection
 
@@ -90,13 +90,13 @@ def test_the_last_five_batches_are_recognised(client: RawClient, topic: str) -> 
     end = client.list_offset(topic, -1)[2]
     again = [send(client, topic, producer, 3 * n, 3) for n in range(7)]
     assert again[-BATCHES_KEPT:] == first[-BATCHES_KEPT:]
-    # Kafka says of older duplicates only that they are not next.
+    # As in Kafka, older duplicates get the error of a gap.
     assert [error for error, _ in again[:-BATCHES_KEPT]] == [GAP] * 2
     assert client.list_offset(topic, -1)[2] == end
 
 
 def test_gaps_and_other_cuts_are_refused(client: RawClient, topic: str) -> None:
-    """Only what follows is taken; a repetition that is cut otherwise is no repetition."""
+    """Only the next sequence is accepted; a batch with part of a repeated one is no duplicate."""
     producer = client.init_producer_id()
     assert send(client, topic, producer, 0, 4)[0] is NONE
     for sequence, count in ((5, 1), (1000, 1), (2, 2), (0, 3), (3, 4)):
@@ -104,23 +104,23 @@ def test_gaps_and_other_cuts_are_refused(client: RawClient, topic: str) -> None:
     assert send(client, topic, producer, 4)[0] is NONE
 
 
-def test_epochs(client: RawClient, topic: str) -> None:
-    """A later epoch begins at 0 and fences the earlier."""
+def test_a_later_epoch_fences_the_earlier(client: RawClient, topic: str) -> None:
+    """Its sequences begin at 0."""
     identity, epoch = client.init_producer_id()
     assert send(client, topic, (identity, epoch), 0)[0] is NONE
     assert send(client, topic, (identity, epoch + 1), 1)[0] is GAP
     assert send(client, topic, (identity, epoch + 1), 0)[0] is NONE
     assert send(client, topic, (identity, epoch), 1)[0] is FENCED
-    # The same sequence of another epoch is another batch.
+    # A batch of the old epoch is fenced, though its sequence is one of the new epoch, too.
     assert send(client, topic, (identity, epoch), 0)[0] is FENCED
     assert send(client, topic, (identity, epoch + 1), 1)[0] is NONE
 
 
-def test_sequences_go_round(client: RawClient, topic: str) -> None:
+def test_sequences_wrap_around(client: RawClient, topic: str) -> None:
     """2^31 - 1 is followed by 0, also within a batch."""
     producer = client.init_producer_id()
     last = (1 << 31) - 1
-    # An unknown producer may begin anywhere.
+    # An unknown producer may begin with any sequence.
     assert send(client, topic, producer, last - 1, 1)[0] is NONE
     across = send(client, topic, producer, last, 3)
     assert across[0] is NONE
@@ -128,8 +128,8 @@ def test_sequences_go_round(client: RawClient, topic: str) -> None:
     assert send(client, topic, producer, 2)[0] is NONE
 
 
-def test_the_java_producer(shared_cluster: LocalCluster) -> None:
-    """Kafka's own (idempotent by default, five requests in flight), and the producer state in its records."""
+def test_the_java_producer_is_idempotent(shared_cluster: LocalCluster) -> None:
+    """Kafka's own producer (idempotent by default, five requests in flight), and the producer state in its records."""
     name = fresh_topic("java-idempotent")
     create_topic(shared_cluster, name, 1)
     lines = "".join(f"value {n}\n" for n in range(500))
@@ -152,16 +152,17 @@ def test_blocks_of_ids_are_shared_without_overlap(shared_cluster: LocalCluster) 
         for identity in identities:
             assert owners.setdefault(identity // BLOCK, broker_id) == broker_id, "a block has one owner"
     latest = json.loads(read_znodes(shared_cluster.zookeeper, [path])[path])
-    # Numbers are texts there, as in Kafka.
+    # The znode has numbers as JSON strings, as in Kafka.
     assert int(latest["block_end"]) - int(latest["block_start"]) == BLOCK - 1
     assert max(everything) <= int(latest["block_end"])
     assert latest["broker"] in given
 
 
 # trap: kafkalite/log/producer_state.py: A change of leaders loses the sequence numbers of a producer.
+@pytest.mark.full
 @pytest.mark.kafkalite_only
 def test_state_outlives_restarts_leaders_and_truncation(make_cluster: ClusterFactory) -> None:
-    """Duplicates stay duplicates on every next leader, after a clean stop, after ``kill -9`` and after truncation."""
+    """Every next leader recognises duplicates, after a clean stop, after ``kill -9`` and after truncation."""
     cluster = make_cluster(3, {"replica.lag.time.max.ms": "60000", "zookeeper.session.timeout.ms": "60000"})
     name = "kept"
     create_topic(cluster, name, 1)
@@ -176,7 +177,8 @@ def test_state_outlives_restarts_leaders_and_truncation(make_cluster: ClusterFac
         assert send_leader(cluster, name, producer, 9)[0] is GAP
 
     repeated()
-    # A new leader, after a controlled shutdown; then all brokers killed, so that state comes from snapshots and logs.
+    # A controlled shutdown makes a new leader; then all brokers are killed, so that the state comes from snapshots and
+    # logs.
     cluster.stop_broker(1)
     wait_led_by_others(cluster, name, 1, 1)
     repeated()
@@ -190,20 +192,20 @@ def test_state_outlives_restarts_leaders_and_truncation(make_cluster: ClusterFac
     wait_in_sync(cluster, name, 1)
     repeated()
 
-    # What a leader cut off from its followers takes is gone with it: the same batches are new to the next leader.
+    # Batches that a leader accepted without its followers are new to the next leader.
     leader = states(cluster, name, 1)[0]["leader"]
     others = [broker_id for broker_id in cluster.broker_ids if broker_id != leader]
     for broker_id in others:
         cluster.pause_broker(broker_id)
     with RawClient(cluster.address(leader)) as client:
-        # The first may answer a fetch that waited before its sender was stopped.
+        # Several batches, because the first may answer a fetch that waited when its follower was stopped.
         for sequence in range(8, 14):
             assert client.produce(name, made(producer, sequence), acks=1).error == 0
     cluster.kill_broker(leader)
     for broker_id in others:
         cluster.resume_broker(broker_id)
     wait_led_by_others(cluster, name, 1, leader)
-    # Otherwise numbered than the old leader's: what it had is not what they go on from.
+    # The new leader continues with other batches under the same sequences, not with the old leader's.
     next_leader = wait_for(lambda: states(cluster, name, 1)[0]["leader"], "a leader")
     with RawClient(cluster.address(next_leader)) as client:
         wait_for(lambda: client.leads(name, next_leader), "it knows that it leads")
@@ -215,7 +217,7 @@ def test_state_outlives_restarts_leaders_and_truncation(make_cluster: ClusterFac
     cluster.start_broker(leader)
     wait_in_sync(cluster, name, 1)
     compare_logs(cluster, name, 1)
-    # The one that was cut leads once more: it has forgotten what was cut away.
+    # The truncated broker leads again, and has forgotten the truncated batches.
     for broker_id in others:
         cluster.stop_broker(broker_id)
     wait_for(lambda: states(cluster, name, 1)[0]["leader"] == leader, "the one that was cut leads")
@@ -227,7 +229,7 @@ def test_state_outlives_restarts_leaders_and_truncation(make_cluster: ClusterFac
 
 
 def assert_snapshot(path: Path, producer: Producer, last_sequence: int, last_offset: int) -> None:
-    """Kafka's tool and ours say the same of a snapshot, and that is the producer's state."""
+    """Check that Kafka's tool and kafkalite's print the same for a snapshot, with the producer's state."""
     said = run_tool(KAFKA_3_9, DUMP, "--files", str(path)).lines()
     assert said == command("dump-log", "--files", path).lines
     (line,) = [line for line in said if line.startswith("producerId:")]
@@ -239,7 +241,7 @@ def assert_snapshot(path: Path, producer: Producer, last_sequence: int, last_off
 
 
 def test_silent_producers_are_forgotten(make_cluster: ClusterFactory) -> None:
-    """After ``producer.id.expiration.ms`` a producer is unknown, and so may begin anywhere."""
+    """After ``producer.id.expiration.ms`` a producer is unknown and may begin with any sequence."""
     cluster = make_cluster(1, {"producer.id.expiration.ms": "5000", "producer.id.expiration.check.interval.ms": "200"})
     create_topic(cluster, "silent", 1)
     with RawClient(cluster.address(1)) as client:

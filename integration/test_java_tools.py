@@ -1,4 +1,4 @@
-"""Kafka's own tools, of 3.9.1, against the cluster."""
+"""Kafka's own tools of 3.9.1 on the cluster."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ RECORDS = 200
 
 
 def tool(cluster: LocalCluster, main: str, *arguments: str, stdin: str | None = None) -> list[str]:
-    """Run a tool against all brokers; its lines."""
+    """Run a tool with all brokers' addresses; returns its lines."""
     return run_tool(KAFKA_3_9, main, "--bootstrap-server", cluster.bootstrap, *arguments, stdin=stdin).lines()
 
 
 def create(cluster: LocalCluster, prefix: str, partitions: int = 1, *more: str) -> str:
-    """A fresh topic; by TopicCommand where ``more`` of its flags are given, otherwise by what starts sooner."""
+    """Create a fresh topic; by TopicCommand with its flags ``more``, otherwise by a client that starts faster."""
     topic = fresh_topic(prefix)
     if not more:
         Confluent().create_topic(cluster.bootstrap, topic, partitions, 3, {})
@@ -49,8 +49,8 @@ def parsed(keys: bool = True) -> list[str]:
 @pytest.mark.parametrize(
     "codec", [codec if codec in DAILY_CODECS else pytest.param(codec, marks=pytest.mark.full) for codec in CODECS]
 )
-def test_console_producer_and_consumer(shared_cluster: LocalCluster, codec: str) -> None:
-    """Every codec, keys, headers, explicit partition and offset (which needs no group), timestamps shown."""
+def test_the_console_consumer_reads_the_console_producers_records(shared_cluster: LocalCluster, codec: str) -> None:
+    """Every codec, keys, headers, explicit partition and offset (which needs no group), printed timestamps."""
     topic = create(shared_cluster, f"console-{codec}")
     lines = [f"number:{n},parity:{n % 2}\tkey{n}\tvalue {n} {'x' * (n % 50)}" for n in range(RECORDS)]
     tool(
@@ -89,7 +89,8 @@ def test_console_producer_and_consumer(shared_cluster: LocalCluster, codec: str)
 
 @pytest.mark.full
 def test_bootstrap_from_each_broker_alone(shared_cluster: LocalCluster) -> None:
-    """Any one broker leads to all: topics, a producer that chooses partitions by key, a consumer of each partition."""
+    """A client that knows one broker finds all: topics, a producer that partitions by key, a consumer of each
+    partition."""
     topic = create(shared_cluster, "boot", 3)
     sent: list[str] = []
     for broker_id in shared_cluster.broker_ids:
@@ -115,8 +116,8 @@ def test_bootstrap_from_each_broker_alone(shared_cluster: LocalCluster) -> None:
     assert all(lines == [line for line in sent if line.startswith(f"{key}:")] for key, lines in by_key.items())
 
 
-def test_timestamps(shared_cluster: LocalCluster) -> None:
-    """CreateTime as a client set it, LogAppendTime as the broker did; the latter found again by time."""
+def test_timestamps_are_the_clients_or_the_brokers(shared_cluster: LocalCluster) -> None:
+    """CreateTime is the client's, LogAppendTime the broker's; the latter is found by time."""
     shown = ("--property", "print.timestamp=true", "--property", "print.value=false", "--timeout-ms", "20000")
     where = ("--partition", "0", "--offset", "earliest", "--max-messages", "6")
     created, appended = fresh_topic("created"), fresh_topic("appended")
@@ -133,12 +134,12 @@ def test_timestamps(shared_cluster: LocalCluster) -> None:
     read = tool(shared_cluster, CONSUMER, "--topic", appended, *where, *shown)
     stamps = [int(line.removeprefix("LogAppendTime:")) for line in read]
     assert stamps == sorted(stamps) and before <= stamps[0] and stamps[5] <= int(time.time() * 1000)
-    # The console producer took longer to start than the clock's grain.
+    # The last record has a later time than the others, because its console producer takes long to start.
     found = tool(shared_cluster, OFFSETS, "--topic", appended, "--time", str(stamps[5]))
     assert found == [f"{appended}:0:5"]
 
 
-def test_topic_command(shared_cluster: LocalCluster) -> None:
+def test_topic_command_works(shared_cluster: LocalCluster) -> None:
     """List, describe, more partitions, delete."""
     topic = create(shared_cluster, "command", 2, "--config", "retention.ms=999000")
     assert topic in tool(shared_cluster, TOPICS, "--list")
@@ -158,7 +159,7 @@ def test_topic_command(shared_cluster: LocalCluster) -> None:
 
 
 @pytest.mark.full
-def test_config_command(shared_cluster: LocalCluster) -> None:
+def test_config_command_works(shared_cluster: LocalCluster) -> None:
     """Topic and broker configurations: add, describe, delete."""
     topic = create(shared_cluster, "config")
     for entity in (
@@ -182,8 +183,8 @@ def test_config_command(shared_cluster: LocalCluster) -> None:
 
 
 @pytest.mark.full
-def test_producer_and_consumer_performance(shared_cluster: LocalCluster) -> None:
-    """ProducerPerformance (idempotent by default) sends all; the offsets say so."""
+def test_producer_performance_sends_all_records(shared_cluster: LocalCluster) -> None:
+    """ProducerPerformance is idempotent by default; the end offsets count its records."""
     topic = create(shared_cluster, "perf", 3)
     result = run_tool(
         KAFKA_3_9,
@@ -209,7 +210,7 @@ def test_producer_and_consumer_performance(shared_cluster: LocalCluster) -> None
 
 
 @pytest.mark.full
-def test_get_offset_shell_by_time(shared_cluster: LocalCluster) -> None:
+def test_get_offset_shell_finds_offsets_by_time(shared_cluster: LocalCluster) -> None:
     """Earliest, latest, greatest timestamp, and none for the future."""
     topic = create(shared_cluster, "offsets")
     Confluent().produce(shared_cluster.bootstrap, topic, make_items(4, 10, 1))  # one millisecond apart
@@ -218,8 +219,8 @@ def test_get_offset_shell_by_time(shared_cluster: LocalCluster) -> None:
     assert tool(shared_cluster, OFFSETS, "--topic", topic, "--time", "99999999999999") == []
 
 
-def test_delete_records_and_log_dirs(shared_cluster: LocalCluster, tmp_path: Path) -> None:
-    """Records below an offset go; the log directories are described."""
+def test_delete_records_and_log_dirs_commands_work(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+    """Records below an offset are deleted; the log directories are described."""
     topic = create(shared_cluster, "trim")
     tool(shared_cluster, PRODUCER, "--topic", topic, stdin="".join(f"{n}\n" for n in range(10)))
     file = tmp_path / "offsets.json"
@@ -237,7 +238,8 @@ def test_delete_records_and_log_dirs(shared_cluster: LocalCluster, tmp_path: Pat
         assert partition["offsetLag"] == 0
 
 
-def test_reassignment_and_leader_election(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_reassignment_and_leader_election_commands_work(shared_cluster: LocalCluster, tmp_path: Path) -> None:
     """Move a partition, verify, elect the preferred leader."""
     topic = fresh_topic("move")
     tool(shared_cluster, TOPICS, "--create", "--topic", topic, "--replica-assignment", "1:2")
@@ -280,7 +282,7 @@ def test_reassignment_and_leader_election(shared_cluster: LocalCluster, tmp_path
     assert read == [str(n) for n in range(100)]
 
 
-def test_broker_api_versions(shared_cluster: LocalCluster) -> None:
-    """Every broker says what it serves."""
+def test_broker_api_versions_command_prints_every_broker(shared_cluster: LocalCluster) -> None:
+    """Each with its API versions."""
     said = tool(shared_cluster, "kafka.admin.BrokerApiVersionsCommand")
     assert sum(1 for line in said if re.search(r"^127\.0\.0\.1:\d+ \(id: \d", line)) == 3

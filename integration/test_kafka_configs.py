@@ -1,7 +1,8 @@
-"""Configurations of topics and brokers, described and changed as by an Apache Kafka with equal settings."""
+"""Configurations of topics and brokers are described and changed like in Apache Kafka with equal settings."""
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -12,16 +13,19 @@ from confluent_kafka.admin import NewTopic
 from integration.conftest import TEST_OVERRIDES, launcher
 from integration.harness.admin import ask_controller
 from integration.harness.java import KAFKA_3_9, kafka_launcher, run_tool
-from integration.harness.transactions import AnyClient
+from integration.harness.raw import RawClient
 from integration.harness.tree import Tree
 from integration.harness.wait import wait_for
+from kafkalite.cli.configs_explain import BROKER as BROKERS
+from kafkalite.cli.configs_explain import TABLES, find
+from kafkalite.cli.configs_explain import TOPIC as TOPICS
 from kafkalite.common.errors import ErrorCode
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.processes import free_ports
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import request_class
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 CONFIG_TOOL = "kafka.admin.ConfigCommand"
 SETTINGS = {
     "compression.type": "lz4",
@@ -32,24 +36,29 @@ SETTINGS = {
     "log.segment.bytes": "1000000",
     "my.plugin.key": "x",
     "num.io.threads": "4",
-    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.server.max.receive.size": "100000",
     "ssl.keystore.password": "secret",
 }
 OURS = {
+    "log.format",
+    "metrics.listener",
     "producer.id.expiration.check.interval.ms",
     "transaction.two.phase.commit.enable",
+    "java.security.auth.login.config",
     "zookeeper.auth.digest",
+    "zookeeper.sasl.client",
+    "zookeeper.sasl.clientconfig",
     "zookeeper.session.guardian.enable",
 }
 """Keys that Kafka lacks, or hides as internal ones."""
 OF_A_MACHINE = {"listeners", "log.dirs", "zookeeper.connect"}
 """Keys with ports and paths."""
 QUIRKS = {"log.retention.hours"}
-"""Kafka describes the default of this key, and not its value, once the broker has any dynamic configuration."""
+"""Keys of which Kafka describes the default instead of the value once the broker has any dynamic configuration."""
 
 
 class Entry(NamedTuple):
-    """One key as DescribeConfigs says it; synonyms are (name, value, source)."""
+    """One key in the answer of DescribeConfigs; synonyms are (name, value, source)."""
 
     value: str | None
     source: int
@@ -60,7 +69,7 @@ class Entry(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The broker under test, and Kafka, each a cluster of its own."""
+    """The broker under test, and Kafka, in separate clusters."""
 
     tested: LocalCluster
     kafka: LocalCluster
@@ -87,9 +96,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 def describe(cluster: LocalCluster, kind: int, name: str) -> dict[str, Entry]:
     """Every entry of a resource."""
-    resource = request_class(ApiKey.DESCRIBE_CONFIGS).DescribeConfigsResource
+    resource = messages.DescribeConfigsRequest.DescribeConfigsResource
     asked = resource(resource_type=kind, resource_name=name, configuration_keys=None)
-    with AnyClient(cluster.address(1)) as client:
+    with RawClient(cluster.address(1)) as client:
         answer = client.ask(
             ApiKey.DESCRIBE_CONFIGS, 4, resources=[asked], include_synonyms=True, include_documentation=False
         )
@@ -108,22 +117,24 @@ def describe(cluster: LocalCluster, kind: int, name: str) -> dict[str, Entry]:
     }
 
 
-def alter(cluster: LocalCluster, name: str, configs: Mapping[str, str | None]) -> tuple[ErrorCode, str | None]:
-    """Set keys of the broker ``name`` (empty: of all brokers), ``None`` deletes one: error and message."""
-    resource = request_class(ApiKey.INCREMENTAL_ALTER_CONFIGS).AlterConfigsResource
+def alter(
+    cluster: LocalCluster, name: str, configs: Mapping[str, str | None], kind: int = BROKER
+) -> tuple[ErrorCode, str | None]:
+    """Set keys of the broker ``name`` (empty: of all brokers), or delete them (``None``); returns error and message."""
+    resource = messages.IncrementalAlterConfigsRequest.AlterConfigsResource
     changes = [
         resource.AlterableConfig(name=key, config_operation=int(value is None), value=value)
         for key, value in configs.items()
     ]
-    asked = resource(resource_type=BROKER, resource_name=name, configs=changes)
-    with AnyClient(cluster.address(1)) as client:
+    asked = resource(resource_type=kind, resource_name=name, configs=changes)
+    with RawClient(cluster.address(1)) as client:
         answer = client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[asked], validate_only=False)
     (outcome,) = answer.responses
     return ErrorCode(outcome.error_code), outcome.error_message
 
 
 def comparable(cluster: LocalCluster, kind: int, name: str) -> dict[str, Any]:
-    """What must be equal on both."""
+    """The part of a resource's description that must be equal in both clusters."""
     entries: dict[str, Any] = describe(cluster, kind, name)
     for key in entries.keys() & OF_A_MACHINE:
         entry = entries[key]
@@ -132,7 +143,7 @@ def comparable(cluster: LocalCluster, kind: int, name: str) -> dict[str, Any]:
 
 
 def assert_described_alike(pair: Pair) -> None:
-    """Every key of the topic, of the broker, and of all brokers."""
+    """Compare every key of the topic, of the broker, and of all brokers."""
     for kind, name in ((TOPIC, "t"), (BROKER, "1"), (BROKER, "")):
         tested, kafka = comparable(pair.tested, kind, name), comparable(pair.kafka, kind, name)
         assert sorted(tested) == sorted(kafka), f"the keys of {name!r}"
@@ -153,9 +164,9 @@ def test_configurations_are_described_alike(pair: Pair) -> None:
         "my.plugin": "x",
         "num.io.threads": "8",
         "replica.alter.log.dirs.io.max.bytes.per.second": "30000",
-        "sasl.enabled.mechanisms": "PLAIN,GSSAPI",
+        "sasl.login.refresh.window.factor": "0.7",
     }
-    everybodys = {
+    of_all_brokers = {
         "leader.replication.throttled.rate": "9",
         "log.cleaner.threads": "2",
         "log.retention.ms": "8000000",
@@ -164,8 +175,8 @@ def test_configurations_are_described_alike(pair: Pair) -> None:
     }
     for cluster in pair:
         assert alter(cluster, "1", own) == (ErrorCode.NONE, None)
-        assert alter(cluster, "", everybodys) == (ErrorCode.NONE, None)
-        wait_for(lambda cluster=cluster: len(describe(cluster, BROKER, "")) == len(everybodys), "all is in force")  # type: ignore[misc]
+        assert alter(cluster, "", of_all_brokers) == (ErrorCode.NONE, None)
+        wait_for(lambda cluster=cluster: len(describe(cluster, BROKER, "")) == len(of_all_brokers), "all is in force")  # type: ignore[misc]
         wait_for(
             lambda cluster=cluster: describe(cluster, BROKER, "1")["num.io.threads"].value == "8",  # type: ignore[misc]
             "the broker's own is in force",
@@ -173,7 +184,7 @@ def test_configurations_are_described_alike(pair: Pair) -> None:
     assert_described_alike(pair)
     for cluster in pair:
         assert alter(cluster, "1", dict.fromkeys(own)) == (ErrorCode.NONE, None)
-        assert alter(cluster, "", dict.fromkeys(everybodys)) == (ErrorCode.NONE, None)
+        assert alter(cluster, "", dict.fromkeys(of_all_brokers)) == (ErrorCode.NONE, None)
 
 
 @pytest.mark.parametrize(
@@ -236,10 +247,10 @@ def test_a_listener_is_opened_advertised_and_closed_by_kafkas_tool(pair: Pair) -
     def advertised() -> set[str]:
         with Tree(cluster.zookeeper) as tree:
             found = tree.json("/brokers/ids/1")
-        return {endpoint for endpoint in found["endpoints"] if "CONTROLPLANE" not in endpoint}
+        return set(found["endpoints"])
 
     def brokers_by(listener_port: int) -> list[tuple[str, int]]:
-        with AnyClient(f"{host}:{listener_port}") as client:
+        with RawClient(f"{host}:{listener_port}") as client:
             answer = client.ask(ApiKey.METADATA, 1, topics=[])
             return [(broker.host, broker.port) for broker in answer.brokers]
 
@@ -249,11 +260,11 @@ def test_a_listener_is_opened_advertised_and_closed_by_kafkas_tool(pair: Pair) -
     wait_for(lambda: brokers_by(extra_port) == [(host, extra_port)], "the listener serves, and names itself")
     assert brokers_by(int(port)) == [(host, int(port))]
 
-    # Somewhere else for clients, by a proxy, say.
+    # With another advertised address, for example a proxy's.
     add(f"EXTRA://{host}:{extra_port}", f"proxy.example:{another_port}")
     wait_for(lambda: brokers_by(extra_port) == [("proxy.example", another_port)], "the new address is named")
 
-    with AnyClient(f"{host}:{extra_port}") as client:
+    with RawClient(f"{host}:{extra_port}") as client:
         names = "listeners,listener.security.protocol.map,advertised.listeners"
         run_tool(KAFKA_3_9, CONFIG_TOOL, *flags, "--delete-config", names)
         wait_for(lambda: advertised() == {before}, "the listener is advertised no more")
@@ -268,12 +279,12 @@ def test_a_listener_is_opened_advertised_and_closed_by_kafkas_tool(pair: Pair) -
     [
         ("advertised.listeners", "NOWHERE://h:1"),
         ("listeners", "PLAINTEXT://127.0.0.1"),
-        ("listeners", "CONTROLPLANE://127.0.0.1:1"),
+        ("listeners", "EXTRA://127.0.0.1:1"),
         ("listener.security.protocol.map", "PLAINTEXT:NOTHING"),
-        ("listener.security.protocol.map", "CONTROLPLANE:PLAINTEXT"),
+        ("listener.security.protocol.map", "EXTRA:PLAINTEXT"),
     ],
 )
-def test_listeners_that_cannot_be_are_refused(pair: Pair, name: str, value: str) -> None:
+def test_invalid_listeners_are_refused(pair: Pair, name: str, value: str) -> None:
     for cluster in pair:
         before = describe(cluster, BROKER, "1")[name]
         error, message = alter(cluster, "1", {name: value})
@@ -281,10 +292,50 @@ def test_listeners_that_cannot_be_are_refused(pair: Pair, name: str, value: str)
         assert describe(cluster, BROKER, "1")[name] == before
 
 
+def test_the_levels_of_loggers_are_changed_by_kafkas_tool(pair: Pair) -> None:
+    """Both clusters, each with a logger of its own; errors and their messages are equal."""
+    errors = []
+    for cluster, logger in ((pair.tested, "kafkalite.controller"), (pair.kafka, "kafka.server.KafkaServer")):
+        flags = ("--bootstrap-server", cluster.bootstrap, "--entity-type", "broker-loggers", "--entity-name", "1")
+        run_tool(KAFKA_3_9, CONFIG_TOOL, *flags, "--alter", "--add-config", f"{logger}=DEBUG")
+        levels = describe(cluster, BROKER_LOGGER, "1")
+        assert levels[logger] == Entry("DEBUG", 6, False, False, 0, ())
+        root = levels["root"].value
+        error, message = alter(cluster, "1", {logger: None}, BROKER_LOGGER)
+        assert error is ErrorCode.NONE, message
+        assert describe(cluster, BROKER_LOGGER, "1")["root"].value == root
+        of_this_broker = ({logger: "LOUD"}, {"nothing": "INFO"}, {"root": None}, {logger: "OFF"}, {"nothing": None})
+        answers = [alter(cluster, "1", configs, BROKER_LOGGER) for configs in of_this_broker]
+        # Without the levels, which Kafka names in an order of chance.
+        known = [(error, (text or "").replace(logger, "L").partition("Valid")[0]) for error, text in answers]
+        # Kafka's message of another broker's id names its own id twice.
+        errors.append((known, [alter(cluster, name, {logger: "INFO"}, BROKER_LOGGER)[0] for name in ("2", "x", "")]))
+    assert errors[0] == errors[1]
+
+
 def is_open(host: str, port: int) -> bool:
-    """Whether connections are accepted there."""
+    """Whether the port accepts connections."""
     try:
         socket.create_connection((host, port), timeout=5).close()
     except ConnectionRefusedError:
         return False
     return True
+
+
+@pytest.mark.parametrize(
+    ("scope", "program"),
+    [(BROKERS, "kafka.server.KafkaConfig"), (TOPICS, "org.apache.kafka.storage.internals.log.LogConfig")],
+)
+def test_explanations_link_to_places_that_kafkas_documentation_has(scope: str, program: str) -> None:
+    """Kafka's programs print the tables of its documentation as HTML."""
+    anchors = set(re.findall(r'id="(\w+configs_[^"]+)"', run_tool(KAFKA_3_9, program).out))
+    links = {
+        name: found.documentation.partition("#")[2]
+        for name in TABLES[scope].keys
+        for found in find(name)
+        if found.scope == scope and found.documentation
+    }
+    assert len(links) > 30
+    assert {name: anchor for name, anchor in links.items() if anchor not in anchors} == {}
+    own = set(TABLES[scope].keys) - set(links)
+    assert {name for name in own if f"{scope}configs_{name}" in anchors} == set(), "Kafka documents these"

@@ -1,4 +1,4 @@
-"""What clients and tools meet at the edges of the protocol: the same answers as Apache Kafka's, request by request."""
+"""Answers to unusual requests are the same as Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from integration.harness.admin import ask_controller
 from integration.harness.clients import fresh_topic
 from integration.harness.java import KAFKA_3_9, run_tool
 from integration.harness.raw import RawClient, ask_partition, batch
-from integration.harness.transactions import AnyClient
 from integration.harness.wait import wait_for
 from kafkalite.common.errors import ErrorCode
 from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
-from kafkalite.protocol.codec import request_class
 
 ZSTD = 4
-GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 def new_topic(cluster: LocalCluster, replicas: list[int], **config: str) -> str:
-    """A topic of one partition on ``replicas``, which every broker knows."""
+    """Create a topic of one partition on ``replicas``; returns when every broker has it in its metadata."""
     name = fresh_topic("differences")
     topic = NewTopic(name, 1, replica_assignment=[replicas], config=config)
     ask_controller(cluster.bootstrap, lambda client: client.create_topics([topic]), done=["TOPIC_ALREADY_EXISTS"])
@@ -42,7 +40,7 @@ def new_topic(cluster: LocalCluster, replicas: list[int], **config: str) -> str:
 def test_which_fetches_are_served_from_a_topic_with_zstd(
     shared_cluster: LocalCluster, compression_type: str, first_served: int
 ) -> None:
-    """Versions before 4 want an older format, which zstd does not have; from version 10 on clients know zstd."""
+    """Versions before 4 need an older message format, which has no zstd; clients know zstd from version 10 on."""
     topic = new_topic(shared_cluster, [1], **{"compression.type": compression_type})
     with RawClient(shared_cluster.address(1)) as client:
         wait_for(lambda: client.produce(topic, batch(3, codec=ZSTD)).error == 0, "records are written")
@@ -55,11 +53,11 @@ def test_which_fetches_are_served_from_a_topic_with_zstd(
     assert found == {version: served if version >= first_served else refused for version in range(2, 12)}
 
 
-def test_a_broker_without_a_replica_sends_clients_elsewhere(shared_cluster: LocalCluster) -> None:
+def test_a_broker_without_a_replica_refers_clients_to_the_leader(shared_cluster: LocalCluster) -> None:
     topic = new_topic(shared_cluster, [2, 3])
-    epochs = request_class(ApiKey.OFFSET_FOR_LEADER_EPOCH).OffsetForLeaderTopic
+    epochs = messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     found: dict[str, list[ErrorCode]] = {}
-    with AnyClient(shared_cluster.address(1)) as client:
+    with RawClient(shared_cluster.address(1)) as client:
         for partition in (0, 7):
             asked = epochs.OffsetForLeaderPartition(partition=partition, current_leader_epoch=-1, leader_epoch=0)
             epoch = client.ask(
@@ -81,7 +79,7 @@ def test_a_broker_without_a_replica_sends_clients_elsewhere(shared_cluster: Loca
     assert found == dict.fromkeys(found, expected)
 
 
-def test_a_group_goes_with_its_last_offset(shared_cluster: LocalCluster) -> None:
+def test_a_group_is_deleted_with_its_last_offset(shared_cluster: LocalCluster) -> None:
     topic = fresh_topic("differences")
     create_topic(shared_cluster, topic, 2)
     group = f"group-{topic}"
@@ -97,9 +95,9 @@ def test_a_group_goes_with_its_last_offset(shared_cluster: LocalCluster) -> None
         ).lines()
 
     def delete(partition: int) -> None:
-        kind = request_class(ApiKey.OFFSET_DELETE).OffsetDeleteRequestTopic
+        kind = messages.OffsetDeleteRequest.OffsetDeleteRequestTopic
         asked = kind.OffsetDeleteRequestPartition(partition_index=partition)
-        with AnyClient(shared_cluster.address(find_coordinator(shared_cluster, group))) as client:
+        with RawClient(shared_cluster.address(find_coordinator(shared_cluster, group))) as client:
             answer = client.ask(ApiKey.OFFSET_DELETE, 0, group_id=group, topics=[kind(name=topic, partitions=[asked])])
         assert answer.error_code == 0
         assert answer.topics[0].partitions[0].error_code == 0
@@ -124,7 +122,7 @@ def test_a_group_goes_with_its_last_offset(shared_cluster: LocalCluster) -> None
 def test_delegation_tokens_are_refused_to_clients_that_did_not_authenticate(
     shared_cluster: LocalCluster, api_key: ApiKey, fields: dict[str, Any]
 ) -> None:
-    with AnyClient(shared_cluster.address(1)) as client:
+    with RawClient(shared_cluster.address(1)) as client:
         served = {each.api_key: each for each in client.ask(ApiKey.API_VERSIONS, 0).api_keys}[api_key]
         assert (served.min_version, served.max_version) == SUPPORTED[api_key]
         for version in range(served.max_version + 1):
@@ -136,7 +134,7 @@ def test_delegation_tokens_are_refused_to_clients_that_did_not_authenticate(
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_no_feature_can_be_updated(shared_cluster: LocalCluster, version: int) -> None:
-    kind = request_class(ApiKey.UPDATE_FEATURES).FeatureUpdateKey
+    kind = messages.UpdateFeaturesRequest.FeatureUpdateKey
     updates = [
         kind(version=version, feature="f", max_version_level=1, upgrade_type=1, allow_downgrade=False),
         kind(version=version, feature="g", max_version_level=0, upgrade_type=2, allow_downgrade=True),
@@ -144,7 +142,7 @@ def test_no_feature_can_be_updated(shared_cluster: LocalCluster, version: int) -
     ]
     answers = []
     for broker_id in shared_cluster.broker_ids:
-        with AnyClient(shared_cluster.address(broker_id)) as client:
+        with RawClient(shared_cluster.address(broker_id)) as client:
             answers.append(
                 client.ask(
                     ApiKey.UPDATE_FEATURES, version, timeout_ms=1000, feature_updates=updates, validate_only=False
@@ -165,7 +163,7 @@ def test_no_feature_can_be_updated(shared_cluster: LocalCluster, version: int) -
     }
 
 
-def test_timestamps_that_mean_nothing_are_refused(shared_cluster: LocalCluster) -> None:
+def test_undefined_special_timestamps_are_refused(shared_cluster: LocalCluster) -> None:
     topic = new_topic(shared_cluster, [1])
     with RawClient(shared_cluster.address(1)) as client:
         found = {timestamp: client.list_offset(topic, timestamp)[0] for timestamp in (-1, -2, -6, -99, 0)}
@@ -173,7 +171,7 @@ def test_timestamps_that_mean_nothing_are_refused(shared_cluster: LocalCluster) 
     assert found == {-1: 0, -2: 0, -6: refused, -99: refused, 0: 0}
 
 
-def test_topics_cannot_ask_for_tiered_storage(shared_cluster: LocalCluster) -> None:
+def test_tiered_storage_is_refused(shared_cluster: LocalCluster) -> None:
     topic = NewTopic(fresh_topic("differences"), 1, 1, config={"remote.storage.enable": "true"})
     with pytest.raises(KafkaException, match="Tiered Storage functionality is disabled in the broker"):
         ask_controller(shared_cluster.bootstrap, lambda client: client.create_topics([topic]))
@@ -181,14 +179,14 @@ def test_topics_cannot_ask_for_tiered_storage(shared_cluster: LocalCluster) -> N
 
 def test_a_reassignment_that_does_not_exist_cannot_be_cancelled(shared_cluster: LocalCluster) -> None:
     topic = new_topic(shared_cluster, [1])
-    kind = request_class(ApiKey.ALTER_PARTITION_REASSIGNMENTS).ReassignableTopic
+    kind = messages.AlterPartitionReassignmentsRequest.ReassignableTopic
     asked = [
         kind(name=name, partitions=[kind.ReassignablePartition(partition_index=index, replicas=None)])
         for name, index in ((topic, 0), (f"no-{topic}", 0))
     ]
     answers = []
     for broker_id in shared_cluster.broker_ids:
-        with AnyClient(shared_cluster.address(broker_id)) as client:
+        with RawClient(shared_cluster.address(broker_id)) as client:
             answers.append(client.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=10000, topics=asked))
     (answer,) = [each for each in answers if each.error_code != ErrorCode.NOT_CONTROLLER]
     for found in answer.responses:

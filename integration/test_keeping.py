@@ -1,4 +1,4 @@
-"""What topics make of records and how long they keep them: times, codecs, limits, flushing, retention, deletion."""
+"""Topic configurations about records: timestamps, codecs, size limits, flushing, retention, deletion."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NONE = ErrorCode.NONE
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Two brokers that look after their logs all the time."""
+    """Two brokers with short intervals for retention and checkpoints."""
     directory = tmp_path_factory.mktemp("keeping")
     cluster = LocalCluster(directory, 2, overrides={**TEST_OVERRIDES, **OVERRIDES}, launcher=launcher())
     try:
@@ -55,7 +55,7 @@ def admin(cluster: LocalCluster) -> AdminClient:
 
 
 def make(cluster: LocalCluster, *configs: Mapping[str, str]) -> list[str]:
-    """A topic for each of ``configs``, of one partition on both brokers, ready to be written to."""
+    """Create a topic for each of ``configs``, with one partition on both brokers; returns when they have leaders."""
     topics = [
         NewTopic(fresh_topic("keeping"), 1, replica_assignment=[[LEADER, FOLLOWER]], config=dict(config))
         for config in configs
@@ -87,13 +87,13 @@ def stored(client: RawClient, topic: str, offset: int = 0) -> tuple[list[BatchHe
 
 
 def files(cluster: LocalCluster, broker_id: int, topic: str) -> list[Path]:
-    """The segments of a replica, and what is still to be removed of them."""
+    """The segment files of a replica, also those that are marked for deletion."""
     directory = cluster.broker_dir(broker_id) / "data" / f"{topic}-0"
     return sorted(path for path in directory.iterdir() if ".log" in path.name)
 
 
-def test_append_time(pair: LocalCluster, client: RawClient) -> None:
-    """The broker's clock instead of the producer's: in the answer, in the batch, in the look-up."""
+def test_log_append_time_is_the_brokers(pair: LocalCluster, client: RawClient) -> None:
+    """In the answer, in the batch, and in look-ups by time."""
     (topic,) = make(pair, {"message.timestamp.type": "LogAppendTime"})
     begun = int(time.time() * 1000)
     for codec in (0, 4):
@@ -113,8 +113,8 @@ def test_append_time(pair: LocalCluster, client: RawClient) -> None:
     assert [(h.timestamp_type, h.max_timestamp) for h in stored(client, topic)[0]] == [(0, TIMES)]
 
 
-def test_the_topics_codec(pair: LocalCluster, client: RawClient) -> None:
-    """``compression.type`` other than ``producer``: the broker compresses anew, whatever came."""
+def test_the_broker_compresses_with_the_topics_codec(pair: LocalCluster, client: RawClient) -> None:
+    """``compression.type`` other than ``producer`` replaces any codec of the producer."""
     topics = dict(zip(CODEC_IDS, make(pair, *({"compression.type": name} for name in CODEC_IDS)), strict=True))
     for name, topic in topics.items():
         for codec in CODEC_IDS.values():
@@ -125,8 +125,8 @@ def test_the_topics_codec(pair: LocalCluster, client: RawClient) -> None:
         assert values == [b"%0300d" % n for n in range(4)] * len(CODEC_IDS)
 
 
-def test_limits_of_size(pair: LocalCluster, client: RawClient) -> None:
-    """``max.message.bytes`` bounds a batch, compressed as it comes; a change of it is obeyed at once."""
+def test_too_large_batches_are_refused(pair: LocalCluster, client: RawClient) -> None:
+    """``max.message.bytes`` bounds the compressed batch of the producer; a change takes effect at once."""
     (topic,) = make(pair, {"max.message.bytes": "2000"})
     assert client.produce(topic, batch(size=1000)).error == NONE
     assert client.produce(topic, batch(size=2000)).error == ErrorCode.MESSAGE_TOO_LARGE
@@ -139,8 +139,8 @@ def test_limits_of_size(pair: LocalCluster, client: RawClient) -> None:
     wait_for(lambda: client.produce(topic, batch(size=2000)).error == NONE, "the new limit holds")
 
 
-def test_flushing_each_message(pair: LocalCluster, client: RawClient) -> None:
-    """``flush.messages=1``: what is acknowledged is on the disk, as the recovery point says; otherwise it may wait."""
+def test_flush_messages_1_flushes_each_record(pair: LocalCluster, client: RawClient) -> None:
+    """The recovery point is behind each acknowledged record; without the setting it may be before it."""
     eager, lazy = make(pair, {"flush.messages": "1"}, {})
     for topic in (eager, lazy):
         for _ in range(5):
@@ -155,15 +155,15 @@ def test_flushing_each_message(pair: LocalCluster, client: RawClient) -> None:
         assert recovery_points(broker_id)[lazy] == 0
 
 
-def test_retention_by_size(pair: LocalCluster, client: RawClient) -> None:
-    """Old segments go until the rest is small enough, on every replica; readers are told that they are gone."""
+def test_retention_by_size_deletes_old_segments(pair: LocalCluster, client: RawClient) -> None:
+    """On every replica, until the rest is small enough; readers of deleted offsets get an error."""
     (topic,) = make(pair, {"segment.bytes": "10000", "retention.bytes": "30000", "file.delete.delay.ms": "100"})
     record = batch(size=1000, timestamp=TIMES)
     for _ in range(100):
         assert client.produce(topic, record).error == NONE
 
     def settled() -> bool:
-        # with one segment less there would be less than is to be kept
+        # Without one further segment the size would be below ``retention.bytes``.
         segments = (100 - client.list_offset(topic, -2)[2]) / (10_000 // len(record))
         return (segments - 1) * (10_000 // len(record)) * len(record) < 30_000
 
@@ -177,8 +177,8 @@ def test_retention_by_size(pair: LocalCluster, client: RawClient) -> None:
         wait_for(lambda broker_id=broker_id: len(files(pair, broker_id, topic)) <= 5, "their files are gone")  # type: ignore[misc]
 
 
-def test_retention_by_time(pair: LocalCluster, client: RawClient) -> None:
-    """Records of long ago go, the active segment too; those of today stay."""
+def test_retention_by_time_deletes_old_records(pair: LocalCluster, client: RawClient) -> None:
+    """Also those in the active segment; new records stay."""
     timely = {"segment.bytes": "10000", "retention.ms": "60000", "file.delete.delay.ms": "100"}
     old, fresh = make(pair, timely, timely)
     for topic, stamp in ((old, TIMES), (fresh, int(time.time() * 1000))):
@@ -193,8 +193,8 @@ def test_retention_by_time(pair: LocalCluster, client: RawClient) -> None:
     assert (answer.error, answer.base_offset) == (NONE, 30)
 
 
-def test_delete_records(pair: LocalCluster, client: RawClient) -> None:
-    """The log starts where it was told to, within a batch too, on all replicas; -1 is the high watermark."""
+def test_delete_records_moves_the_log_start_offset(pair: LocalCluster, client: RawClient) -> None:
+    """On all replicas, also to an offset within a batch; -1 is the high watermark."""
     (topic,) = make(pair, {"segment.bytes": "10000", "file.delete.delay.ms": "100"})
     for _ in range(10):
         assert client.produce(topic, batch(5, size=1000, timestamp=TIMES)).error == NONE
@@ -203,7 +203,7 @@ def test_delete_records(pair: LocalCluster, client: RawClient) -> None:
     for offset, error in ((6, ErrorCode.OFFSET_OUT_OF_RANGE), (7, NONE)):
         (answer,) = client.fetch([ask_partition(topic, offset)]).partitions
         assert answer.error == error
-    # Backwards is no error and changes nothing.
+    # A lower offset is no error and changes nothing.
     assert client.delete_records(topic, 3) == (NONE, 7)
     assert client.delete_records(topic, 51)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
     with RawClient(pair.address(FOLLOWER)) as wrong:

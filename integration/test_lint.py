@@ -1,4 +1,4 @@
-"""Lint, format, types and import contracts, as tests: so that `make test` has one summary."""
+"""Lint, format, types and import contracts as tests, so that `make test` has one summary."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CHECKS = {
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_static(check: str) -> None:
-    """The tool has no complaint."""
+def test_a_static_check_has_no_findings(check: str) -> None:
+    """Linter, formatter, type checker, import contracts."""
     program, *arguments = CHECKS[check]
     done = subprocess.run([str(BIN / program), *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout[-6000:]}{done.stderr[-3000:]}"

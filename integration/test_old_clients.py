@@ -1,4 +1,4 @@
-"""Clients of 2015 and 2017: message formats 0 and 1, request versions that nobody sends any more."""
+"""Clients of 2015 and 2017, with message formats 0 and 1 and request versions that new clients do not send."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def create(cluster: LocalCluster, prefix: str) -> str:
 
 @OLD
 @EVERY_CODEC
-def test_old_producer(shared_cluster: LocalCluster, peer: Peer, codec: str) -> None:
-    """What an old console producer sends, a new client reads: keys, order, every codec of the time."""
+def test_a_new_client_reads_an_old_producers_records(shared_cluster: LocalCluster, peer: Peer, codec: str) -> None:
+    """Keys, order, every codec of the time."""
     topic = create(shared_cluster, "old")
     lines = [f"key{n}:value {n} {'y' * (n % 70)}" for n in range(RECORDS)]
     flags = ["--broker-list", shared_cluster.bootstrap, "--topic", topic, "--request-required-acks", "-1"]
@@ -53,8 +53,8 @@ def test_old_producer(shared_cluster: LocalCluster, peer: Peer, codec: str) -> N
 
 @OLD
 @EVERY_CODEC
-def test_old_consumer(shared_cluster: LocalCluster, peer: Peer, codec: str) -> None:
-    """What a new client sends, an old SimpleConsumerShell reads: batches go down to the old format."""
+def test_an_old_consumer_reads_a_new_clients_records(shared_cluster: LocalCluster, peer: Peer, codec: str) -> None:
+    """The broker converts the batches to the old format for SimpleConsumerShell."""
     topic = create(shared_cluster, "down")
     lines = [f"value {n} {'z' * (n % 70)}" for n in range(RECORDS)]
     run_tool(
@@ -88,7 +88,7 @@ def test_old_consumer(shared_cluster: LocalCluster, peer: Peer, codec: str) -> N
 
 @OLD
 def test_bootstrap_from_each_broker_alone(shared_cluster: LocalCluster, peer: Peer) -> None:
-    """Any one broker leads an old producer to all three partitions; an old look-up finds first, last and none."""
+    """An old producer that knows one broker finds all three partitions; an old look-up finds first, last and none."""
     topic = fresh_topic("old-boot")
     Confluent().create_topic(shared_cluster.bootstrap, topic, 3, 3, {})
     sent = []
@@ -111,8 +111,8 @@ def test_bootstrap_from_each_broker_alone(shared_cluster: LocalCluster, peer: Pe
 
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
-def test_zookeeper_consumer(shared_cluster: LocalCluster, peer: Peer) -> None:
-    """The consumer that finds brokers, leaders and its offsets in ZooKeeper."""
+def test_a_zookeeper_consumer_reads_all_records(shared_cluster: LocalCluster, peer: Peer) -> None:
+    """It finds brokers, leaders and its offsets in ZooKeeper."""
     topic = create(shared_cluster, "zk-consumer")
     lines = [f"line {n}" for n in range(RECORDS)]
     items = [Item(0, FIRST_TIMESTAMP + n, None, line.encode(), ()) for n, line in enumerate(lines)]
@@ -122,8 +122,8 @@ def test_zookeeper_consumer(shared_cluster: LocalCluster, peer: Peer) -> None:
     assert [line for line in read.lines() if line.startswith("line ")] == lines
 
 
-def test_new_consumer_of_0_10(shared_cluster: LocalCluster) -> None:
-    """The consumer of 0.10.2 with partition and offset, from a message set that it produced itself."""
+def test_the_new_consumer_of_0_10_reads_from_an_offset(shared_cluster: LocalCluster) -> None:
+    """A partition with a message set that a producer of 0.10.2 has sent."""
     topic = create(shared_cluster, "both")
     lines = [f"line {n}" for n in range(RECORDS)]
     flags = ["--broker-list", shared_cluster.bootstrap, "--topic", topic, "--request-required-acks", "all"]

@@ -1,4 +1,4 @@
-"""Fetching as consumers do it: from whom, up to where, how much, how long, by session; and looking up by time."""
+"""Fetches by consumers: their replica, their end, their size, their wait, their sessions; and look-ups by time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kafkalite.record.records import Record, encode_batch
 RACKS = {1: "left", 2: "middle", 3: "right"}
 OVERRIDES = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-    # One of the tests holds a broker for a while; it is neither to be fenced nor to leave the ISR.
+    # Long, because a test stops a broker for a while, and the broker must stay registered and in the ISR.
     "zookeeper.session.timeout.ms": "60000",
     "replica.lag.time.max.ms": "60000",
 }
@@ -36,7 +36,7 @@ TIMES = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three brokers in three racks, who send consumers to the nearest replica."""
+    """Three brokers in three racks, which send consumers to the nearest replica."""
     directory = tmp_path_factory.mktemp("racks")
     cluster = LocalCluster(directory, 3, overrides={**TEST_OVERRIDES, **OVERRIDES}, launcher=launcher())
     for broker_id, rack in RACKS.items():
@@ -50,7 +50,7 @@ def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def topic(racks: LocalCluster) -> str:
-    """A topic of two partitions, the first of them led by broker 1."""
+    """A topic of two partitions, of which broker 1 leads partition 0."""
     name = fresh_topic("reading")
     create_topic(racks, name, 2)
     for broker_id in racks.broker_ids:
@@ -68,7 +68,7 @@ def client(racks: LocalCluster) -> Iterator[RawClient]:
 
 @pytest.fixture
 def other(racks: LocalCluster) -> Iterator[RawClient]:
-    """A connection to the leader of partition 1, who follows in partition 0."""
+    """A connection to the leader of partition 1, which follows partition 0."""
     with RawClient(racks.address(FOLLOWER)) as connection:
         yield connection
 
@@ -80,23 +80,23 @@ def headers(answer: FetchPartitionResponse) -> list[BatchHeader]:
 
 
 def only(answer: FetchResponse) -> FetchPartitionResponse:
-    """The one partition that was answered."""
+    """The only partition of an answer."""
     (partition,) = answer.partitions
     return partition
 
 
 def produced(client: RawClient, topic: str, batches: int, records: int = 1, size: int = 10, partition: int = 0) -> None:
-    """Batches of one size, each acknowledged by all."""
+    """Produce batches of one size with acks=all."""
     for _ in range(batches):
         answer = client.produce(topic, batch(records, size=size, timestamp=TIMES), partition)
         assert answer.error == ErrorCode.NONE
 
 
-# From whom
+# Replicas
 
 
 def test_the_leader_names_the_replica_in_the_consumers_rack(client: RawClient, other: RawClient, topic: str) -> None:
-    """Who says where it is gets an address instead of records; the follower there serves it."""
+    """A consumer that sends its rack gets a preferred replica instead of records; that follower serves it."""
     produced(client, topic, 3)
     asked = [ask_partition(topic, 0)]
     for rack, preferred in (("middle", FOLLOWER), ("right", LAGGARD)):
@@ -105,14 +105,14 @@ def test_the_leader_names_the_replica_in_the_consumers_rack(client: RawClient, o
             answer = only(client.fetch(asked, rack=rack))
             return answer.preferred_read_replica == preferred and not answer.records
 
-        # The follower has the records; that the leader knows it takes one more fetch.
+        # Wait, because the leader learns the follower's position by the follower's next fetch.
         wait_for(named, f"broker {preferred} is preferred in {rack}")
     for rack in ("left", "nowhere", ""):
         answer = only(client.fetch(asked, rack=rack))
         assert answer.preferred_read_replica == -1
         assert len(headers(answer)) == 3
     wait_for(lambda: len(headers(only(other.fetch(asked, rack="middle")))) == 3, "the follower serves")
-    assert only(other.fetch(asked, rack="right")).preferred_read_replica == -1, "followers send nobody on"
+    assert only(other.fetch(asked, rack="right")).preferred_read_replica == -1, "followers send no consumer on"
 
 
 def test_a_consumer_reads_from_its_rack(racks: LocalCluster, client: RawClient, topic: str) -> None:
@@ -121,7 +121,8 @@ def test_a_consumer_reads_from_its_rack(racks: LocalCluster, client: RawClient, 
     fetches: dict[str, int] = {}
 
     def statistics(text: str) -> None:
-        # The connection to the group's coordinator counts apart, under the name of a broker that has another one, too.
+        # Add the entries of a broker, because the connection to the group's coordinator has a separate entry with the
+        # broker's name.
         brokers = list(json.loads(text)["brokers"].values())
         for name in {broker["nodename"] for broker in brokers}:
             fetches[name] = sum(broker["req"].get("Fetch", 0) for broker in brokers if broker["nodename"] == name)
@@ -153,7 +154,7 @@ def test_a_consumer_reads_from_its_rack(racks: LocalCluster, client: RawClient, 
         before = dict(fetches)
         produced(client, topic, 20)
         wait_for(lambda: all_read(40) and fetches[near] > before[near], "the rest is read")
-        assert fetches[leader] == before[leader], "nobody asks the leader any more"
+        assert fetches[leader] == before[leader], "no consumer asks the leader any more"
     finally:
         consumer.close()
 
@@ -161,12 +162,12 @@ def test_a_consumer_reads_from_its_rack(racks: LocalCluster, client: RawClient, 
 def test_followers_show_only_what_is_committed(
     racks: LocalCluster, client: RawClient, other: RawClient, topic: str
 ) -> None:
-    """A record that one replica in sync lacks is on the follower's disk, and its readers do not see it."""
+    """A follower does not show a stored record to readers while another replica in the ISR lacks it."""
     produced(client, topic, 2)
     wait_for(lambda: only(other.fetch([ask_partition(topic, 0)])).high_watermark == 2, "the follower knows of both")
     racks.pause_broker(LAGGARD)
     try:
-        # The first may answer a fetch that waited before its sender was stopped.
+        # Several batches, because the first may answer a fetch that waited when its follower was stopped.
         for _ in range(3):
             assert client.produce(topic, batch(timestamp=TIMES), acks=1).error == ErrorCode.NONE
         directory = racks.broker_dir(FOLLOWER) / "data" / f"{topic}-0"
@@ -176,7 +177,7 @@ def test_followers_show_only_what_is_committed(
             assert answer.high_watermark < 4
             assert headers(answer)[-1].last_offset < answer.high_watermark
             assert not only(connection.fetch([ask_partition(topic, answer.high_watermark)])).records
-            # What is above is there, but nobody's yet: not an error, nothing.
+            # The records above the high watermark give no error and no records.
             assert only(connection.fetch([ask_partition(topic, 5)])).error in (
                 ErrorCode.NONE,
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -190,11 +191,11 @@ def test_followers_show_only_what_is_committed(
         )
 
 
-# How much, how long
+# Sizes and waits
 
 
-def test_sizes(client: RawClient, topic: str) -> None:
-    """The first batch always comes; further ones as far as they fit, the last perhaps in part."""
+def test_an_answer_has_the_first_batch_and_further_ones_that_fit(client: RawClient, topic: str) -> None:
+    """The last batch may be cut."""
     produced(client, topic, 5, size=1000)
     one = headers(only(client.fetch([ask_partition(topic, 0)])))[0].size
     for limit in (1, one - 1, one):
@@ -207,8 +208,8 @@ def test_sizes(client: RawClient, topic: str) -> None:
     assert [header.base_offset for header in headers(only(client.fetch([ask_partition(topic, 3)])))] == [3, 4]
 
 
-def test_waits(racks: LocalCluster, client: RawClient, topic: str) -> None:
-    """Without enough bytes an answer comes when its time is up, or as soon as there are enough."""
+def test_a_fetch_waits_for_min_bytes_or_its_timeout(racks: LocalCluster, client: RawClient, topic: str) -> None:
+    """The answer comes at the earlier of the two."""
     produced(client, topic, 1, size=100)
     begun = time.monotonic()
     answer = client.fetch([ask_partition(topic, 0)], max_wait_ms=300, min_bytes=10_000)
@@ -241,8 +242,8 @@ def test_waits(racks: LocalCluster, client: RawClient, topic: str) -> None:
 # Sessions
 
 
-def test_sessions(client: RawClient, racks: LocalCluster) -> None:
-    """The first answer names every partition, each further one only what has news."""
+def test_a_fetch_session_answers_only_changed_partitions(client: RawClient, racks: LocalCluster) -> None:
+    """The first answer has every partition, each further answer only those with news."""
     name = fresh_topic("session")
     admin = AdminClient({"bootstrap.servers": racks.bootstrap, "log_level": 0})
     create_on_leader(admin, name, 3)
@@ -259,7 +260,7 @@ def test_sessions(client: RawClient, racks: LocalCluster) -> None:
         assert answer.error == ErrorCode.NONE
         return [(p.partition, len(headers(p))) for p in answer.partitions]
 
-    # Who does not say that it has read something gets it again.
+    # A client that does not advance its position gets the records again.
     assert further() == [(0, 1)]
     assert further(partitions=[ask_partition(name, 1, 0)]) == []
     assert further() == []
@@ -271,7 +272,7 @@ def test_sessions(client: RawClient, racks: LocalCluster) -> None:
     assert further(forgotten=[(name, ZERO_UUID, 2)]) == [(1, 1)]
     assert further(partitions=[ask_partition(name, 1, 1)]) == []
     assert further(partitions=[ask_partition(name, 0, 2)]) == [(2, 3)]
-    # A second connection may go on with it, in order only.
+    # A second connection may continue the session, with the next epoch only.
     with RawClient(racks.address(LEADER)) as second:
         assert second.fetch((), session=(opened.session_id, 50)).error == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert second.fetch((), session=(opened.session_id + 1, 1)).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -281,7 +282,7 @@ def test_sessions(client: RawClient, racks: LocalCluster) -> None:
 
 
 def create_on_leader(admin: AdminClient, name: str, partitions: int) -> None:
-    """A topic whose partitions broker 1 has alone."""
+    """Create a topic whose partitions have broker 1 as their only replica."""
     for future in admin.create_topics(
         [NewTopic(name, partitions, replica_assignment=[[LEADER]] * partitions)]
     ).values():
@@ -291,8 +292,10 @@ def create_on_leader(admin: AdminClient, name: str, partitions: int) -> None:
 # By time
 
 
-def test_looking_up_by_time(racks: LocalCluster, client: RawClient, topic: str) -> None:
-    """The first record at or after a time, to the record, also in a compressed batch and where times go back."""
+def test_a_look_up_by_time_finds_the_first_record_at_or_after_it(
+    racks: LocalCluster, client: RawClient, topic: str
+) -> None:
+    """The exact record, also in a compressed batch and with decreasing timestamps."""
     times = [[10, 20, 30], [5, 40, 15], [7], [100, 90, 100]]
     offset = 0
     for number, stamps in enumerate(times):

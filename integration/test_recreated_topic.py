@@ -1,4 +1,4 @@
-"""A topic deleted and made anew under its name while a replica was down: no old data, no stuck epoch."""
+"""A topic that was deleted and created again while a replica was down has no old records and no stuck epoch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OVERRIDES = {"log.segment.delete.delay.ms": "500"}
 
 
 def fill(cluster: LocalCluster, records: int, seed: int) -> int:
-    """Produce at least so many, read back, judge; how many there are."""
+    """Produce at least ``records`` records, read them back and check them; returns their number."""
     load = Load(cluster, TOPIC, PARTITIONS, rate=3000, seed=seed)
     load.start()
     load.wait_acknowledged(records)
@@ -41,11 +41,12 @@ def fill(cluster: LocalCluster, records: int, seed: int) -> int:
 
 
 def delete(cluster: LocalCluster) -> None:
-    """Ask for the deletion until ZooKeeper has the wish, which stays there until the broker that is down is back."""
+    """Request the deletion until ZooKeeper has it; it stays there until the broker that is down is back."""
 
     def asked() -> bool:
         client = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        # no answer says that it has been done, and a client that was told of a dead controller asks nobody else
+        # With timeouts, because the deletion does not complete, and a client that knows a dead controller asks no other
+        # broker.
         with suppress(KafkaException, TimeoutError):
             client.delete_topics([TOPIC], operation_timeout=1)[TOPIC].result(5)
         return bool(read_znodes(cluster.zookeeper, [f"/admin/delete_topics/{TOPIC}"]))
@@ -54,12 +55,12 @@ def delete(cluster: LocalCluster) -> None:
 
 
 def is_gone(cluster: LocalCluster) -> bool:
-    """Whether ZooKeeper has neither the topic nor the wish to delete it."""
+    """Whether ZooKeeper has neither the topic nor the request for its deletion."""
     return not read_znodes(cluster.zookeeper, [f"/brokers/topics/{TOPIC}", f"/admin/delete_topics/{TOPIC}"])
 
 
 def raise_epochs(cluster: LocalCluster) -> int:
-    """Change leaders until the epochs are well above those of a new topic; the highest."""
+    """Change leaders until the leader epochs are well above those of a new topic; returns the highest."""
     for leader in (1, 2, 3, 1, 2, 3):
         for partition in range(PARTITIONS):
             move_leader(cluster, TOPIC, partition, leader)
@@ -67,12 +68,12 @@ def raise_epochs(cluster: LocalCluster) -> int:
 
 
 def partition_dirs(cluster: LocalCluster, broker_id: int) -> list[Path]:
-    """The topic's folders of a broker, those on their way out too."""
+    """The topic's folders of a broker, also those that are marked for deletion."""
     return sorted((cluster.broker_dir(broker_id) / "data").glob(f"{TOPIC}-*"))
 
 
 def judge(cluster: LocalCluster, records: int, old_epoch: int) -> None:
-    """All replicas have the new topic's records from offset 0 on, none of the old, and each can lead."""
+    """Check that all replicas have only the new topic's records, from offset 0 on, and that each can lead."""
     wait_in_sync(cluster, TOPIC, PARTITIONS)
     compare_logs(cluster, TOPIC, PARTITIONS)
     for broker_id in cluster.broker_ids:
@@ -88,9 +89,10 @@ def judge(cluster: LocalCluster, records: int, old_epoch: int) -> None:
     wait_in_sync(cluster, TOPIC, PARTITIONS)
 
 
-@pytest.mark.parametrize("how", ["kill", pytest.param("stop", marks=pytest.mark.full)])
-def test_deleted_as_it_should_be(make_cluster: ClusterFactory, how: str) -> None:
-    """The deletion waits for the broker that is down, as Kafka's does, and is carried out when it is back."""
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_deletion_waits_for_a_broker_that_is_down(make_cluster: ClusterFactory, how: str) -> None:
+    """As in Kafka, the deletion completes when the broker is back."""
     cluster = make_cluster(3, OVERRIDES)
     create_topic(cluster, TOPIC, PARTITIONS)
     old_epoch = raise_epochs(cluster)
@@ -105,8 +107,8 @@ def test_deleted_as_it_should_be(make_cluster: ClusterFactory, how: str) -> None
 
 
 @pytest.mark.parametrize("how", ["kill", pytest.param("stop", marks=pytest.mark.full)])
-def test_made_anew_while_a_replica_is_down(make_cluster: ClusterFactory, how: str) -> None:
-    """Somebody helps the deletion along by hand in ZooKeeper, as operators do. The broker comes back with old logs."""
+def test_a_topic_recreated_while_a_replica_is_down_has_no_old_records(make_cluster: ClusterFactory, how: str) -> None:
+    """An operator completes the deletion by hand in ZooKeeper. The broker comes back with old logs."""
     cluster = make_cluster(3, OVERRIDES)
     create_topic(cluster, TOPIC, PARTITIONS)
     old_epoch = raise_epochs(cluster)

@@ -1,4 +1,4 @@
-"""Brokers and their ZooKeeper sessions: ends of sessions, hung reactors, ids, and how ZooKeeper is reached."""
+"""Brokers and their ZooKeeper sessions: ends of sessions, hung reactors, broker ids, chroot, ACLs, ensembles."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ sys.exit(main(sys.argv[1:]))
 
 
 def hanging_launcher(config: Path) -> list[str]:
-    """A broker that can be made to hang."""
+    """Command of a broker that a test can make hang."""
     return [sys.executable, "-c", HANGING, "broker", "start", "--config", str(config)]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Two brokers below a chroot that does not exist before them."""
+    """Two brokers below a chroot that they create."""
     overrides = {
         **TEST_OVERRIDES,
         "auto.leader.rebalance.enable": "false",
@@ -69,7 +69,7 @@ def topic(cluster: LocalCluster, tree: Tree) -> str:
 
 
 def read_epoch(tree: Tree, broker_id: int) -> int:
-    """A broker's epoch: the czxid of its znode; 0 while it has none."""
+    """A broker's epoch, which is the czxid of its znode; 0 without a znode."""
     stat = tree.zk.exists(f"/brokers/ids/{broker_id}")
     return 0 if stat is None else int(stat.czxid)
 
@@ -82,8 +82,10 @@ def test_everything_is_below_the_chroot(cluster: LocalCluster, topic: str) -> No
 
 
 @pytest.mark.parametrize("of_the_controller", [False, True])
-def test_an_ended_session(cluster: LocalCluster, tree: Tree, topic: str, of_the_controller: bool) -> None:
-    """The broker whose session ends no longer leads, registers anew, and comes back as a follower."""
+def test_a_broker_registers_again_after_its_session_ended(
+    cluster: LocalCluster, tree: Tree, topic: str, of_the_controller: bool
+) -> None:
+    """It no longer leads, and comes back as a follower."""
     leader = tree.state(topic)["leader"]
     if (tree.controller() == leader) is not of_the_controller:
         tree.zk.delete("/controller")
@@ -105,14 +107,14 @@ def test_an_ended_session(cluster: LocalCluster, tree: Tree, topic: str, of_the_
 
 
 def move_controller(tree: Tree) -> bool:
-    """Have another election; whoever wins."""
+    """Cause a controller election, which any broker may win."""
     if tree.exists("/controller"):
         tree.zk.delete("/controller")
     return False
 
 
 def test_a_hung_reactor_loses_its_session(cluster: LocalCluster, tree: Tree, topic: str) -> None:
-    """kazoo's thread would ping for ever; the watchdog ends the session, and another leads while it still hangs."""
+    """The watchdog ends the session, because kazoo's thread would ping for ever; another broker leads meanwhile."""
     leader = tree.state(topic)["leader"]
     epoch = read_epoch(tree, leader)
     hang = cluster.broker_dir(leader) / "hang"
@@ -125,13 +127,13 @@ def test_a_hung_reactor_loses_its_session(cluster: LocalCluster, tree: Tree, top
         assert cluster.is_alive(leader) and state["leader_epoch"] >= 1
     finally:
         hang.unlink()
-    # When it wakes it finds itself in a new session, and follows.
+    # After the hang the broker has a new session, and follows.
     assert wait_for(lambda: read_epoch(tree, leader), "it is registered anew") > epoch
     tree.wait_state(topic, leader=3 - leader, isr=[1, 2])
 
 
-def test_an_id_that_is_taken(cluster: LocalCluster, tmp_path: Path) -> None:
-    """Another broker of the same id waits for the session timeout, then says whose the id is, and ends."""
+def test_a_second_broker_with_the_same_id_ends(cluster: LocalCluster, tmp_path: Path) -> None:
+    """It waits for the session timeout, and reports the broker that has the id."""
     rival = LocalCluster(tmp_path, 1, zookeeper=cluster.zookeeper, overrides=cluster.overrides)
     rival.start_broker(1, wait=False)
     try:
@@ -144,8 +146,8 @@ def test_an_id_that_is_taken(cluster: LocalCluster, tmp_path: Path) -> None:
     assert cluster.is_alive(1)
 
 
-def test_generated_ids(cluster: LocalCluster, tree: Tree, tmp_path: Path) -> None:
-    """``broker.id=-1`` takes an id above the reserved ones, and keeps it."""
+def test_a_generated_id_is_kept(cluster: LocalCluster, tree: Tree, tmp_path: Path) -> None:
+    """``broker.id=-1`` gets an id above the reserved ones."""
     guest = LocalCluster(tmp_path, 1, zookeeper=cluster.zookeeper, overrides=cluster.overrides)
     guest.start_broker(1, {"broker.id": "-1"}, wait=False)
     try:
@@ -161,8 +163,8 @@ def test_generated_ids(cluster: LocalCluster, tree: Tree, tmp_path: Path) -> Non
         guest.close()
 
 
-def test_acls(tmp_path: Path) -> None:
-    """With ``zookeeper.set.acl`` strangers read, but do not write; brokers with the digest do."""
+def test_with_acls_only_brokers_write(tmp_path: Path) -> None:
+    """With ``zookeeper.set.acl`` other clients can only read; brokers with the digest can write."""
     overrides = {**TEST_OVERRIDES, "zookeeper.set.acl": "true", "zookeeper.auth.digest": "kafka:secret"}
     cluster = LocalCluster(tmp_path, 2, overrides=overrides)
     try:
@@ -189,7 +191,7 @@ def test_acls(tmp_path: Path) -> None:
         cluster.close()
 
 
-def test_one_of_several_hosts_is_dead(tmp_path: Path, make_cluster: ClusterFactory) -> None:
+def test_a_broker_works_with_one_dead_zookeeper_host(tmp_path: Path, make_cluster: ClusterFactory) -> None:
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as zookeeper:
         [dead] = free_ports(1)
         connect = f"127.0.0.1:{dead},{zookeeper.connect_string}/kafka"
@@ -200,7 +202,7 @@ def test_one_of_several_hosts_is_dead(tmp_path: Path, make_cluster: ClusterFacto
             tree.wait_state(topic, isr=[1, 2])
             leader = tree.state(topic)["leader"]
             cluster.kill_broker(leader)
-            # long before the session timeout: its guardian too finds the server that lives
+            # Long before the session timeout, because the guardian finds the living server, too.
             tree.wait_state(topic, leader=3 - leader, timeout=40)
 
 
@@ -218,7 +220,7 @@ class Ensemble:
             (home / "data" / "myid").write_text(f"{number}\n")
             properties = {**quorum, "initLimit": "50", "syncLimit": "25"}
             self.servers.append(EmbeddedZooKeeper(home, next(ports), properties=properties))
-        # None serves before a majority is there.
+        # Start all before waiting, because a server serves only with a majority.
         for server in self.servers:
             server.start(wait=False)
         for server in self.servers:
@@ -229,7 +231,7 @@ class Ensemble:
         return ",".join(server.connect_string for server in self.servers)
 
     def leader(self) -> EmbeddedZooKeeper:
-        """Whoever leads the quorum. Raises ``LookupError`` while nobody does."""
+        """The server that leads the ensemble. Raises ``LookupError`` while no server leads."""
         for server in self.servers:
             if server.running and server.mode == "leader":
                 return server
@@ -240,8 +242,9 @@ class Ensemble:
             server.kill()
 
 
-def test_an_ensemble_loses_its_leader(tmp_path: Path, make_cluster: ClusterFactory) -> None:
-    """Sessions go on with the servers that are left; nothing acknowledged is lost, and brokers still fail over."""
+@pytest.mark.full
+def test_sessions_survive_the_death_of_the_ensembles_leader(tmp_path: Path, make_cluster: ClusterFactory) -> None:
+    """They move to the other servers; no acknowledged record is lost, and brokers still fail over."""
     ensemble = Ensemble(tmp_path)
     try:
         cluster = make_cluster(2, zookeeper=f"{ensemble.connect}/kafka")

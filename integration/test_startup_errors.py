@@ -1,4 +1,4 @@
-"""A broker that cannot start says why in one line, ends with exit code 1, and leaves no traceback."""
+"""A broker that cannot start prints the reason in one line, without a traceback, and ends with exit code 1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT = 60.0
 
 
 def start(folder: Path, zookeeper: str, properties: Mapping[str, str]) -> list[str]:
-    """Start a broker that must not come up; the lines that it wrote."""
+    """Start a broker, which must end with an error; returns its output."""
     values = {
         "broker.id": "77",
         "log.dirs": str(folder / "data"),
@@ -44,7 +44,7 @@ def start(folder: Path, zookeeper: str, properties: Mapping[str, str]) -> list[s
 
 
 def reason(lines: list[str]) -> str:
-    """The one line that says why."""
+    """The only line with the reason."""
     critical = [line for line in lines if "CRITICAL" in line]
     assert len(critical) == 1, lines
     return critical[0]
@@ -61,21 +61,23 @@ def reason(lines: list[str]) -> str:
         ("auto.create.topics.enable", "perhaps", "true"),
     ],
 )
-def test_wrong_values(tmp_path: Path, name: str, value: str, allowed: str) -> None:
-    """Name, value, and what is allowed; names that nobody knows are only warned of."""
+def test_an_invalid_value_is_reported_with_the_allowed_ones(
+    tmp_path: Path, name: str, value: str, allowed: str
+) -> None:
+    """With the name, too; an unknown name causes only a warning."""
     lines = start(tmp_path, "127.0.0.1:1", {name: value, "no.such.name": "5"})
     assert all(part in reason(lines) for part in (name, value, allowed)), lines
     assert any("WARNING" in line and "no.such.name" in line for line in lines)
 
 
-def test_zookeeper_that_is_not_there(tmp_path: Path) -> None:
-    """Which one, and what to look at."""
+def test_an_unreachable_zookeeper_is_reported(tmp_path: Path) -> None:
+    """With its address, and what to check."""
     lines = start(tmp_path, "127.0.0.1:1", {"zookeeper.connection.timeout.ms": "1500"})
     assert "cannot reach ZooKeeper at 127.0.0.1:1" in reason(lines)
 
 
-def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
-    """A file that cannot be read."""
+def test_a_missing_configuration_file_is_reported(tmp_path: Path) -> None:
+    """With its path."""
     command = [sys.executable, "-m", "kafkalite.cli.main", "broker", "start", "--config", str(tmp_path / "none")]
     ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT, check=False)
     assert ended.returncode == 1
@@ -83,8 +85,8 @@ def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_a_port_in_use(tmp_path: Path, shared_cluster: LocalCluster) -> None:
-    """The address, and that something else has it."""
+def test_a_port_in_use_is_reported(tmp_path: Path, shared_cluster: LocalCluster) -> None:
+    """With the address that another process has."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         lines = start(tmp_path, shared_cluster.zookeeper, {"listeners": f"PLAINTEXT://{address}"})
@@ -92,8 +94,8 @@ def test_a_port_in_use(tmp_path: Path, shared_cluster: LocalCluster) -> None:
     assert "in use" in reason(lines)
 
 
-def test_a_broker_id_in_use(tmp_path: Path, shared_cluster: LocalCluster) -> None:
-    """The id of a broker that lives is refused, once it is certain that it does."""
+def test_a_broker_id_in_use_is_reported(tmp_path: Path, shared_cluster: LocalCluster) -> None:
+    """After the session timeout, when the other broker is certainly alive."""
     lines = start(tmp_path, shared_cluster.zookeeper, {"broker.id": "1"})
     assert "broker id 1" in reason(lines).lower() or "broker.id 1" in reason(lines)
     assert shared_cluster.is_alive(1)
@@ -129,10 +131,10 @@ def other_version(folder: Path) -> None:
         (other_version, "9"),
     ],
 )
-def test_meta_properties_of_somebody_else(
+def test_bad_meta_properties_are_reported(
     tmp_path: Path, shared_cluster: LocalCluster, spoil: Callable[[Path], None], said: str
 ) -> None:
-    """The directory is named, and what is wrong with it."""
+    """With the directory and its defect."""
     (tmp_path / "data").mkdir()
     spoil(tmp_path / "data")
     why = reason(start(tmp_path, shared_cluster.zookeeper, {}))
@@ -140,22 +142,22 @@ def test_meta_properties_of_somebody_else(
     assert str(tmp_path / "data") in why
 
 
-def test_a_directory_that_another_broker_has(tmp_path: Path, shared_cluster: LocalCluster) -> None:
-    """Which directory, and what to do."""
+def test_a_directory_of_a_running_broker_is_reported(tmp_path: Path, shared_cluster: LocalCluster) -> None:
+    """With the directory, and what to do."""
     taken = str(shared_cluster.broker_dir(2) / "data")
     why = reason(start(tmp_path, shared_cluster.zookeeper, {"log.dirs": taken}))
     assert taken in why
     assert "lock" in why
 
 
-def test_a_directory_that_is_a_file(tmp_path: Path, shared_cluster: LocalCluster) -> None:
-    """No directory is left: the broker does not start."""
+def test_a_file_as_the_only_directory_is_reported(tmp_path: Path, shared_cluster: LocalCluster) -> None:
+    """The broker does not start without a directory."""
     (tmp_path / "data").write_text("not a folder")
     why = reason(start(tmp_path, shared_cluster.zookeeper, {}))
     assert str(tmp_path / "data") in why
 
 
-def test_all_is_well_after_all_that(shared_cluster: LocalCluster) -> None:
-    """None of the refused ones disturbed the brokers that were there."""
+def test_the_refused_brokers_disturbed_no_running_broker(shared_cluster: LocalCluster) -> None:
+    """All brokers of the cluster are alive and serve."""
     assert all(shared_cluster.is_alive(broker_id) for broker_id in shared_cluster.broker_ids)
     assert os.path.exists(shared_cluster.broker_dir(2) / "data" / ".lock")

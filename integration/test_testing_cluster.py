@@ -1,4 +1,4 @@
-"""The cluster for other people's tests: its fixtures, and of each fault what clients and ZooKeeper see."""
+"""The cluster for users' tests: its fixtures, and the effect of each fault on clients and ZooKeeper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FACTOR = 3
 
 
 class View:
-    """The cluster as its clients and its ZooKeeper know it."""
+    """The cluster through a client and through its ZooKeeper."""
 
     def __init__(self, cluster: KafkaliteCluster) -> None:
         self.cluster = cluster
@@ -32,14 +32,14 @@ class View:
         self.topic = fresh_topic("testing")
 
     def create_topic(self, factor: int) -> None:
-        """One partition, in sync on ``factor`` brokers."""
+        """Create a topic of one partition; returns when it is in sync on ``factor`` brokers."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         (created,) = admin.create_topics([NewTopic(self.topic, 1, factor)]).values()
         created.result()
         wait_for(lambda: len(self.state()["isr"]) == factor, "all replicas are in sync")
 
     def state(self) -> dict[str, Any]:
-        """The partition's znode. Raises ``LookupError`` where there is none yet."""
+        """The partition's znode. Raises ``LookupError`` if it does not exist yet."""
         data = self.znodes.get(f"/brokers/topics/{self.topic}/partitions/0/state")
         if data is None:
             raise LookupError(f"no state of {self.topic}")
@@ -51,12 +51,12 @@ class View:
         return [int(name) for name in self.znodes.children("/brokers/ids")]
 
     def session(self, broker_id: int) -> int:
-        """The broker's ZooKeeper session, 0 while it has none."""
+        """The broker's ZooKeeper session, 0 without a registration."""
         return self.znodes.owner(f"/brokers/ids/{broker_id}")
 
     def send(self, value: bytes, without: int | None = None) -> None:
-        """Produce one record and see it acknowledged, by a client that never hears of ``without``: one that is cut off
-        still calls itself the leader, and would be believed."""
+        """Produce one record with acks=all, by a client that does not know ``without``, because a broker that is cut
+        off claims to lead and the client would believe it."""
         asked = {
             broker_id: address
             for broker_id, address in zip(self.cluster.broker_ids, self.bootstrap.split(","), strict=True)
@@ -90,7 +90,7 @@ def view(kafkalite_cluster: KafkaliteCluster) -> Iterator[View]:
     view.znodes.close()
 
 
-def test_clusters_of_one_run_share_a_zookeeper_and_nothing_else(
+def test_clusters_of_one_run_share_only_a_zookeeper(
     kafkalite_cluster: KafkaliteCluster, kafkalite_session_cluster: KafkaliteCluster
 ) -> None:
     views = View(kafkalite_cluster), View(kafkalite_session_cluster)
@@ -113,7 +113,7 @@ def test_a_killed_broker_comes_back_with_its_data(view: View) -> None:
     assert view.values(2) == [b"before", b"after"]
 
 
-def test_a_living_broker_is_restarted_in_order(view: View) -> None:
+def test_a_restart_of_a_living_broker_is_a_controlled_shutdown(view: View) -> None:
     view.send(b"before")
     view.cluster.restart()
     view.send(b"after")
@@ -157,7 +157,7 @@ def test_a_broker_cut_off_from_zookeeper_loses_its_session(view: View) -> None:
 
 
 @three_brokers
-def test_a_broker_cut_off_from_everything_is_left_alone_with_its_clients(view: View) -> None:
+def test_a_broker_cut_off_from_everything_reaches_only_its_clients(view: View) -> None:
     leader = view.state()["leader"]
     view.cluster.partition(leader)
     wait_for(lambda: view.state()["leader"] not in (-1, leader), "another leader")
@@ -168,7 +168,7 @@ def test_a_broker_cut_off_from_everything_is_left_alone_with_its_clients(view: V
     wait_for(lambda: len(view.state()["isr"]) == FACTOR, "it is in sync again")
 
 
-def test_an_expired_session_is_begun_anew(view: View) -> None:
+def test_a_broker_starts_a_new_session_after_an_expired_one(view: View) -> None:
     session = view.session(1)
     view.cluster.expire_session(1)
     assert view.session(1) != session
@@ -177,7 +177,7 @@ def test_an_expired_session_is_begun_anew(view: View) -> None:
     assert view.values(1) == [b"after"]
 
 
-def test_a_session_that_is_not_there_cannot_expire(view: View) -> None:
+def test_a_missing_session_cannot_expire(view: View) -> None:
     view.cluster.kill()
     wait_for(lambda: view.live() == [], "the broker is missed")
     with pytest.raises(TimeoutError, match="the session of broker 1 could not be ended"):

@@ -1,4 +1,4 @@
-"""How the tests share the machine: the tiers, the workers' turns, the cluster of all workers."""
+"""The schedule of the tests: the tiers, the workers' turns, the cluster of all workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from integration.conftest import TIERS
+from integration.conftest import TIERS, UNREPLACED
 from integration.harness.durations import KEPT, Durations
 from integration.harness.schedule import ALONE, Turns
 from integration.harness.wait import wait_for
@@ -18,11 +18,11 @@ from kafkalite.embedded.cluster import LocalCluster
 
 PATIENCE = 30.0
 MOMENT = 0.2
-"""Seconds in which a test that need not wait would long have begun."""
+"""Seconds within which a test that need not wait has surely begun."""
 
 
 class Worker(threading.Thread):
-    """A worker with one test, which lasts until it is told to end."""
+    """A worker with one test, which runs until :attr:`end` is set."""
 
     def __init__(self, folder: Path, *, alone: bool) -> None:
         super().__init__(daemon=True)
@@ -33,7 +33,7 @@ class Worker(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """The test, within the plugin's hook."""
+        """Run the test within the plugin's hook."""
         hook: Generator[None, object, object] = self._turns.pytest_runtest_protocol(self._item)
         next(hook)
         self.begun.set()
@@ -43,12 +43,16 @@ class Worker(threading.Thread):
 
 
 def test_every_file_has_a_test_of_make_test(request: pytest.FixtureRequest) -> None:
-    """Of the files of this run; ``make test`` and ``make test-all`` collect all of them."""
+    """Each file of this run, which is each file of the repository in ``make test`` and ``make test-all``."""
     assert request.config.stash[TIERS] == []
 
 
+def test_each_short_form_has_a_long_one_in_its_file(request: pytest.FixtureRequest) -> None:
+    assert request.config.stash[UNREPLACED] == []
+
+
 def test_tests_run_side_by_side_but_for_one_that_is_alone(tmp_path: Path) -> None:
-    """It waits for those that run, and those that come later wait for it."""
+    """It waits for the running tests, and the later ones wait for it."""
     first, second = (Worker(tmp_path, alone=False) for _ in range(2))
     assert first.begun.wait(PATIENCE)
     assert second.begun.wait(PATIENCE)
@@ -67,8 +71,8 @@ def test_tests_run_side_by_side_but_for_one_that_is_alone(tmp_path: Path) -> Non
         wait_for(lambda: not worker.is_alive(), "the worker ends")  # noqa: B023 (it waits here)
 
 
-def test_another_worker_finds_the_cluster(shared_cluster: LocalCluster) -> None:
-    """Its addresses, its ZooKeeper and its processes."""
+def test_another_worker_finds_the_shared_cluster(shared_cluster: LocalCluster) -> None:
+    """With its addresses, its ZooKeeper and its processes."""
     found = LocalCluster.running(shared_cluster.directory)
     for name in ("broker_ids", "bootstrap", "zookeeper", "directory"):
         assert getattr(found, name) == getattr(shared_cluster, name)

@@ -1,4 +1,4 @@
-"""Transactions end to end: what a reader sees, who is fenced, what outlives its coordinator."""
+"""Transactions on a real cluster: visibility for readers, fencing, and the death of coordinators."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from integration.conftest import AGAINST_KAFKA, TEST_OVERRIDES, launcher
 from integration.faults.cluster import create_topic
 from integration.faults.groups import TRANSACTION, find_coordinator
 from integration.harness.clients import fresh_topic
+from integration.harness.raw import RawClient
 from integration.harness.transactions import (
-    AnyClient,
     RawProducer,
     Session,
     ask_leader,
@@ -25,8 +25,9 @@ from integration.harness.transactions import (
 from integration.harness.wait import wait_for
 from kafkalite.common.errors import ErrorCode
 from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import decode_response, encode_request, request_class
+from kafkalite.protocol.codec import decode_response, encode_request
 
 NONE = ErrorCode.NONE
 UNCOMMITTED = 0
@@ -45,7 +46,7 @@ OVERRIDES = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three brokers that look for timed-out transactions often."""
+    """Three brokers with a short interval for aborting timed-out transactions."""
     made = LocalCluster(tmp_path_factory.mktemp("transactions"), 3, overrides=OVERRIDES, launcher=launcher())
     made.start()
     yield made
@@ -54,21 +55,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def topic(cluster: LocalCluster) -> str:
-    """A topic of three partitions, each led by another broker."""
+    """A topic of three partitions with three different leaders."""
     name = fresh_topic("transactions")
     create_topic(cluster, name, 3)
     return name
 
 
 def producer_of(cluster: LocalCluster, transactional_id: str) -> Producer:
-    """librdkafka's, begun."""
+    """librdkafka's producer with a begun transaction."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": transactional_id, "linger.ms": 0})
     producer.init_transactions(30)
     return producer
 
 
 def read_all(cluster: LocalCluster, topic: str, isolation: str, partitions: int = 3) -> list[str]:
-    """Everything up to where such a reader comes now, sorted."""
+    """All values that a reader with this isolation level can read now, sorted."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -98,12 +99,13 @@ def read_all(cluster: LocalCluster, topic: str, isolation: str, partitions: int 
 
 
 def wait_stable(cluster: LocalCluster, topic: str, end: int, partition: int = 0) -> None:
-    """Until readers of committed records come so far."""
+    """Wait until the last stable offset is ``end``."""
     wait_for(lambda: stable_end(cluster, topic, partition) == end, f"{topic} is stable up to {end}")
 
 
 def wait_ended(cluster: LocalCluster, topic: str, least: int, partition: int = 0) -> None:
-    """Until nothing is open in a log of ``least`` records or more: two coordinators may each have left a marker."""
+    """Wait until no transaction is open in a log of at least ``least`` records; two coordinators may each have written
+    a marker."""
 
     def ended() -> bool:
         stable = stable_end(cluster, topic, partition)
@@ -112,10 +114,10 @@ def wait_ended(cluster: LocalCluster, topic: str, least: int, partition: int = 0
     wait_for(ended, f"{topic} is stable at {least} or beyond")
 
 
-# What readers see
+# Visibility
 
 
-def test_readers_see_what_was_committed_and_nothing_else(cluster: LocalCluster, topic: str) -> None:
+def test_read_committed_readers_see_only_committed_records(cluster: LocalCluster, topic: str) -> None:
     producer = producer_of(cluster, f"{topic}-tx")
     expected = []
     for number in range(6):
@@ -179,7 +181,7 @@ def test_consume_transform_produce(cluster: LocalCluster, topic: str) -> None:
             if not aborted:
                 producer.abort_transaction(30)
                 aborted = True
-                # Nothing moved, and all of it comes again.
+                # The aborted offsets are unchanged, and the records are read again.
                 assert [found.offset for found in consumer.committed(partitions, 10)] == before
                 for message in batch:
                     consumer.seek(TopicPartition(topic, message.partition(), 0))
@@ -224,24 +226,24 @@ def test_a_fenced_producer_is_told_so_in_its_versions_words(cluster: LocalCluste
     assert [zombie.offsets("g", version=version) for version in range(5)] == [old, old, new, new, new]
     assert [zombie.end(version=version) for version in range(5)] == [old, old, new, new, new]
     assert [zombie.init(version, expected=zombie.session) for version in (3, 4, 5)] == [old, new, new]
-    # The leaders refuse it too: the marker had a greater epoch than the zombie.
+    # The leaders refuse the zombie, too, because the marker had a greater epoch.
     assert zombie.send(topic) is old
 
 
-def test_a_producer_that_goes_on_after_an_error_keeps_its_id(cluster: LocalCluster, topic: str) -> None:
+def test_a_producer_that_continues_after_an_error_keeps_its_id(cluster: LocalCluster, topic: str) -> None:
     producer = RawProducer(cluster, f"{topic}-tx")
     assert producer.init() is NONE
     before = producer.session
     producer.transaction(topic, 1, commit=True)
     assert producer.init(expected=before) is NONE
     assert producer.session == Session(before.producer_id, before.epoch + 1)
-    # The same once more: the answer might have been lost.
+    # A repeated request gets the same answer, because the first answer may have been lost.
     assert producer.init(expected=before) is NONE
     assert producer.session == Session(before.producer_id, before.epoch + 1)
     producer.transaction(topic, 1, commit=True)
 
 
-# What does not belong to a transaction
+# Batches outside a transaction
 
 
 def test_batches_outside_their_transaction_are_refused(cluster: LocalCluster, topic: str) -> None:
@@ -266,10 +268,10 @@ def test_batches_outside_their_transaction_are_refused(cluster: LocalCluster, to
     assert stable_end(cluster, topic, isolation=UNCOMMITTED) == 3
 
 
-def test_what_a_leader_asks_about_a_transaction(cluster: LocalCluster, topic: str) -> None:
+def test_the_coordinator_verifies_partitions_for_leaders(cluster: LocalCluster, topic: str) -> None:
     producer = RawProducer(cluster, f"{topic}-tx")
     assert producer.init() is NONE and producer.add(topic, 0) is NONE
-    kind = request_class(ApiKey.ADD_PARTITIONS_TO_TXN).AddPartitionsToTxnTransaction
+    kind = messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 
     def asked(version: int, session: Session, verify_only: bool, *partitions: int) -> list[ErrorCode]:
         transaction = kind(
@@ -279,7 +281,7 @@ def test_what_a_leader_asks_about_a_transaction(cluster: LocalCluster, topic: st
             verify_only=verify_only,
             topics=[kind.AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
         )
-        with AnyClient(cluster.address(producer.coordinator())) as client:
+        with RawClient(cluster.address(producer.coordinator())) as client:
             answer = client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, transactions=[transaction])
         assert answer.error_code == NONE
         (result,) = answer.results_by_transaction
@@ -307,8 +309,8 @@ def test_what_a_leader_asks_about_a_transaction(cluster: LocalCluster, topic: st
 def write_marker(
     cluster: LocalCluster, topic: str, session: Session, coordinator_epoch: int, version: int = 1
 ) -> ErrorCode:
-    """What the leader of partition 0 says of a marker that aborts."""
-    kind = request_class(ApiKey.WRITE_TXN_MARKERS).WritableTxnMarker
+    """The answer of partition 0's leader to an abort marker."""
+    kind = messages.WriteTxnMarkersRequest.WritableTxnMarker
     marker = kind(
         producer_id=session.producer_id,
         producer_epoch=session.epoch,
@@ -334,40 +336,43 @@ def test_markers_of_overtaken_coordinators_and_producers_are_refused(cluster: Lo
     assert write_marker(cluster, topic, me, -1) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert write_marker(cluster, topic, Session(me.producer_id, me.epoch - 1), 9) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert stable_end(cluster, topic) == 2
-    # One that is newer is taken: this is how a tool ends a transaction that hangs.
+    # A newer coordinator epoch is accepted, because tools end hanging transactions this way.
     for version in (0, 1):
         assert write_marker(cluster, topic, me, 9, version) is NONE
     wait_stable(cluster, topic, 5)
 
 
-# Time
+# Timeouts
+
+SHORT_MS = 4000
+"""Longer than a machine stalls, because the transaction may not be aborted before its record is written."""
 
 
 def test_an_abandoned_transaction_is_aborted(cluster: LocalCluster, topic: str) -> None:
-    producer = RawProducer(cluster, f"{topic}-tx", timeout_ms=700)
+    producer = RawProducer(cluster, f"{topic}-tx", timeout_ms=SHORT_MS)
     assert producer.init() is NONE and producer.add(topic, 0) is NONE and producer.send(topic) is NONE
     wait_stable(cluster, topic, 2)
     assert producer.end() is ErrorCode.PRODUCER_FENCED
     assert producer.send(topic) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert read_all(cluster, topic, "read_committed") == []
-    # It may go on only as somebody new.
+    # The producer must start a new session.
     assert producer.init() is NONE
     producer.transaction(topic, 1, commit=True)
 
 
 @pytest.mark.kafkalite_only
-def test_a_prepared_transaction_waits_for_whoever_ends_it(cluster: LocalCluster, topic: str) -> None:
+def test_a_prepared_transaction_has_no_timeout(cluster: LocalCluster, topic: str) -> None:
     engine = RawProducer(cluster, f"{topic}-tx", timeout_ms=FOR_EVER)
     assert engine.init() is NONE
     assert engine.add(topic, 0) is NONE and engine.send(topic, 2) is NONE
-    # The engine is gone. Whatever times out in this cluster has timed out by the time that another one has.
-    other = RawProducer(cluster, f"{topic}-short", timeout_ms=500)
+    # The engine has ended. A second transaction with a short timeout shows when the cluster has aborted timed-out ones.
+    other = RawProducer(cluster, f"{topic}-short", timeout_ms=SHORT_MS)
     assert other.init() is NONE and other.add(topic, 1) is NONE and other.send(topic, partition=1) is NONE
     wait_stable(cluster, topic, 2, partition=1)
     described = describe(cluster, engine)
     assert (described.transaction_state, described.transaction_timeout_ms) == ("Ongoing", FOR_EVER)
     assert engine.transactional_id in listed(cluster, ["Ongoing"])
-    # Somebody else, who was told id and epoch, ends it.
+    # Another process that knows producer id and epoch ends the transaction.
     successor = RawProducer(cluster, engine.transactional_id)
     successor.session = engine.session
     assert successor.end() is NONE
@@ -393,12 +398,12 @@ def test_timeouts_are_bounded(cluster: LocalCluster, topic: str) -> None:
         assert producer.init() is ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-# What tools see
+# Tools
 
 
 def describe(cluster: LocalCluster, producer: RawProducer) -> Any:
     """The transaction as its coordinator describes it."""
-    with AnyClient(cluster.address(producer.coordinator())) as client:
+    with RawClient(cluster.address(producer.coordinator())) as client:
         answer = client.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[producer.transactional_id])
     (found,) = answer.transaction_states
     return found
@@ -410,7 +415,7 @@ def listed(
     """Transactional id → producer id and state, of all brokers."""
     found = {}
     for broker_id in cluster.broker_ids:
-        with AnyClient(cluster.address(broker_id)) as client:
+        with RawClient(cluster.address(broker_id)) as client:
             answer = client.ask(
                 ApiKey.LIST_TRANSACTIONS,
                 1,
@@ -426,13 +431,14 @@ def listed(
 def test_tools_see_a_transaction(cluster: LocalCluster, topic: str) -> None:
     producer = RawProducer(cluster, f"{topic}-tx")
     assert producer.init() is NONE
-    began = time.time() * 1000
+    began = int(time.time() * 1000)
     assert producer.add(topic, 2, 0) is NONE and producer.send(topic, 4) is NONE
     found = describe(cluster, producer)
+    described = time.time() * 1000
     assert (found.error_code, found.transaction_state, found.transaction_timeout_ms) == (NONE, "Ongoing", 60_000)
     assert Session(found.producer_id, found.producer_epoch) == producer.session
     assert [(t.topic, sorted(t.partitions)) for t in found.topics] == [(topic, [0, 2])]
-    assert abs(found.transaction_start_time_ms - began) < 5000
+    assert began <= found.transaction_start_time_ms <= described
     name, producer_id = producer.transactional_id, producer.session.producer_id
     assert listed(cluster)[name] == (producer_id, "Ongoing")
     assert set(listed(cluster, ["Ongoing"], [producer_id])) == {name}
@@ -452,8 +458,8 @@ def test_tools_see_a_transaction(cluster: LocalCluster, topic: str) -> None:
 
 
 def producers(cluster: LocalCluster, topic: str) -> list[Any]:
-    """Who writes to partition 0, by its leader's word."""
-    kind = request_class(ApiKey.DESCRIBE_PRODUCERS).TopicRequest
+    """The producers of partition 0 in its leader's answer."""
+    kind = messages.DescribeProducersRequest.TopicRequest
     with ask_leader(cluster, topic) as client:
         answer = client.ask(ApiKey.DESCRIBE_PRODUCERS, 0, topics=[kind(name=topic, partition_indexes=[0])])
     (found,) = answer.topics[0].partitions
@@ -461,17 +467,17 @@ def producers(cluster: LocalCluster, topic: str) -> list[Any]:
     return list(found.active_producers)
 
 
-# Coordinators that die
+# Deaths of coordinators
 
 
-# In Kafka the decision itself waits for the paused broker, which has a replica of the coordinator's topic.
+# Only kafkalite, because in Kafka the decision waits for the paused broker, which has a replica of the state topic.
 @pytest.mark.kafkalite_only
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_decision_outlives_its_coordinator(cluster: LocalCluster, topic: str, commit: bool) -> None:
     producer = RawProducer(cluster, f"{topic}-tx")
     assert producer.init() is NONE
     coordinator = producer.coordinator()
-    # Partition 0 is led by somebody who is paused, so that its marker cannot be written; 1 and 2 are as they may be.
+    # Pause the leader of partition ``slow``, which is not the coordinator, so that its marker cannot be written.
     slow = next(p for p in range(3) if leader_of(cluster, topic, p) != coordinator)
     leader = leader_of(cluster, topic, slow)
     assert producer.add(topic, slow) is NONE and producer.send(topic, 2, slow) is NONE
@@ -489,7 +495,7 @@ def test_a_decision_outlives_its_coordinator(cluster: LocalCluster, topic: str, 
         successor = producer.coordinator()
         assert successor != coordinator
         wait_for(lambda: describe(cluster, producer).transaction_state.startswith("Complete"), "it is complete")
-        # and its producer goes on
+        # The producer can continue.
         producer.transaction(topic, 1, commit=True, partitions=[slow])
         wait_ended(cluster, topic, 5, slow)
     finally:
@@ -527,19 +533,24 @@ def test_a_paused_coordinator_that_wakes_up_cannot_decide(cluster: LocalCluster,
     zombie = producer.coordinator()
     number = next(p for p in range(3) if leader_of(cluster, topic, p) != zombie)
     assert producer.add(topic, number) is NONE and producer.send(topic, 2, number) is NONE
-    fields = {"transactional_id": producer.transactional_id, "committed": False}
     producer_id, epoch = producer.session
-    request = request_class(ApiKey.END_TXN)(version=2, producer_id=producer_id, producer_epoch=epoch, **fields)
-    with AnyClient(cluster.address(zombie), 30) as client:
+    request = messages.EndTxnRequest(
+        version=2,
+        transactional_id=producer.transactional_id,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        committed=False,
+    )
+    with RawClient(cluster.address(zombie), 30) as client:
         cluster.pause_broker(zombie)
         try:
-            # What it will read first when it wakes up, before anybody has told it that its session is over.
-            client.send(ApiKey.END_TXN, 2, encode_request(ApiKey.END_TXN, 2, request))
+            # The first request that the coordinator reads after the pause, before it learns that its session expired.
+            client.post(ApiKey.END_TXN, 2, encode_request(ApiKey.END_TXN, 2, request))
             producer.at = find_coordinator(cluster, producer.transactional_id, TRANSACTION, but=zombie, timeout=60)
             assert producer.end() is NONE
         finally:
             cluster.resume_broker(zombie)
-        answer = decode_response(ApiKey.END_TXN, 2, memoryview(client.receive())[4:])
+        answer = decode_response(ApiKey.END_TXN, 2, client.receive())
     assert answer.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     wait_ended(cluster, topic, 3, number)
     wait_for(lambda: describe(cluster, producer).transaction_state == "CompleteCommit", "it is complete")

@@ -1,4 +1,4 @@
-"""``kafkalite transactions`` where Kafka's own tool has no counterpart: ending what a producer began and left."""
+"""Actions of ``kafkalite transactions`` that Kafka's tool lacks: ends of a dead producer's transaction."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from integration.harness.groups import Ground
 from integration.harness.wait import wait_for
 from kafkalite.embedded.cluster import LocalCluster
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 NO_TIMEOUT_MS = 2147483647
+SHORT_MS = 4000
+"""Longer than a machine stalls, because the transaction may not be aborted before the test has seen it."""
 
 
 def transactions(cluster: LocalCluster, *arguments: object, code: int = 0) -> Outcome:
-    """The command."""
+    """Run ``kafkalite transactions``."""
     return command("transactions", "--bootstrap-server", cluster.bootstrap, *arguments, code=code)
 
 
 def left_open(cluster: LocalCluster, topic: str, transactional_id: str, *values: bytes, timeout_ms: int = 60000) -> Any:
-    """A producer that has written ``values`` in a transaction and says no more; and its description."""
+    """Write ``values`` in a transaction that stays open; returns its description."""
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -45,20 +47,20 @@ def left_open(cluster: LocalCluster, topic: str, transactional_id: str, *values:
 
 
 def exactly(described: Any) -> tuple[str, ...]:
-    """The flags that name a transaction by its producer."""
+    """The flags for a transaction's producer."""
     names = ("transactional_id", "producer_id", "producer_epoch")
     return tuple(word for name in names for word in (f"--{name.replace('_', '-')}", str(described[name])))
 
 
 def committed(cluster: LocalCluster, topic: str, count: int) -> list[str]:
-    """``count`` records that a reader of committed ones sees."""
+    """Wait for ``count`` committed records; returns their values."""
     flags = ("--isolation-level", "read_committed", "--partition", "0", "--offset", "earliest")
     where = ("--bootstrap-server", cluster.bootstrap, "--topic", topic)
     return command("consume", *where, *flags, "--max-messages", count, "--timeout-ms", "20000").lines
 
 
 def a_topic(cluster: LocalCluster) -> str:
-    """With one partition."""
+    """Create a topic with one partition."""
     return Ground(cluster).topic(1)
 
 
@@ -68,8 +70,10 @@ def state(cluster: LocalCluster, transactional_id: str) -> str:
 
 
 @pytest.mark.parametrize(("action", "end"), [("commit", "CompleteCommit"), ("abort", "CompleteAbort")])
-def test_ended_by_whoever_holds_its_names(shared_cluster: LocalCluster, action: str, end: str) -> None:
-    """By transactional id, producer id and epoch; not with another epoch."""
+def test_a_transaction_is_ended_by_its_producers_id_and_epoch(
+    shared_cluster: LocalCluster, action: str, end: str
+) -> None:
+    """The command has the transactional id, too; another epoch is refused."""
     topic, name = a_topic(shared_cluster), fresh_topic("prepared")
     _producer, described = left_open(shared_cluster, topic, name, b"one", b"two")
     flags = exactly(described)
@@ -84,8 +88,8 @@ def test_ended_by_whoever_holds_its_names(shared_cluster: LocalCluster, action: 
     assert committed(shared_cluster, topic, len(expected)) == expected
 
 
-def test_forced_to_end(shared_cluster: LocalCluster) -> None:
-    """What was open is aborted, its producer is fenced; of a name that nobody knows it says so."""
+def test_forced_termination_aborts_and_fences(shared_cluster: LocalCluster) -> None:
+    """The open transaction is aborted, its producer is fenced; an unknown transactional id is an error."""
     topic, name = a_topic(shared_cluster), fresh_topic("forced")
     producer, described = left_open(shared_cluster, topic, name, b"lost")
     transactions(shared_cluster, "forceTerminateTransaction", "--transactional-id", name)
@@ -102,8 +106,8 @@ def test_forced_to_end(shared_cluster: LocalCluster) -> None:
     assert committed(shared_cluster, topic, 1) == ["kept"]
 
 
-def test_listed_by_duration(shared_cluster: LocalCluster) -> None:
-    """Only what has been open that long; all without the filter."""
+def test_transactions_are_listed_by_duration(shared_cluster: LocalCluster) -> None:
+    """With the filter only those that have been open that long; without it all."""
     topic, name = a_topic(shared_cluster), fresh_topic("long")
     producer, _ = left_open(shared_cluster, topic, name, b"value")
 
@@ -120,11 +124,11 @@ def test_listed_by_duration(shared_cluster: LocalCluster) -> None:
 
 
 @pytest.mark.kafkalite_only
-def test_prepared_without_a_timeout(make_cluster: ClusterFactory) -> None:
-    """Two producers with two-phase commit prepare and go: no timeout ends them; one is committed, one given up."""
+def test_prepared_transactions_are_committed_or_aborted_by_command(make_cluster: ClusterFactory) -> None:
+    """Two producers with two-phase commit prepare and end; no timeout aborts their transactions."""
     overrides = {
         "transaction.two.phase.commit.enable": "true",
-        "transaction.max.timeout.ms": "1000",
+        "transaction.max.timeout.ms": str(SHORT_MS),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     }
     cluster = make_cluster(2, overrides)
@@ -132,16 +136,16 @@ def test_prepared_without_a_timeout(make_cluster: ClusterFactory) -> None:
     prepared, abandoned, ordinary = (fresh_topic(word) for word in ("prepared", "abandoned", "ordinary"))
     described = left_open(cluster, topic, prepared, b"prepared", timeout_ms=NO_TIMEOUT_MS)[1]
     left_open(cluster, topic, abandoned, b"abandoned", timeout_ms=NO_TIMEOUT_MS)
-    left_open(cluster, topic, ordinary, b"ordinary", timeout_ms=1000)
+    left_open(cluster, topic, ordinary, b"ordinary", timeout_ms=SHORT_MS)
     wait_for(lambda: state(cluster, ordinary) == "CompleteAbort", "the timeout ends what has one")
     coordinator = described["coordinator"]
     cluster.kill_broker(coordinator)
     cluster.start_broker(coordinator)
-    listed = transactions(cluster, "list", "--duration-filter", 1500, "--json").json
+    listed = transactions(cluster, "list", "--duration-filter", SHORT_MS, "--json").json
     lasting = {one["transactional_id"] for one in listed if one["state"] == "Ongoing"}
     assert lasting == {prepared, abandoned}
     transactions(cluster, "commit", *exactly(described))
     transactions(cluster, "forceTerminateTransaction", "--transactional-id", abandoned)
-    last, _ = left_open(cluster, topic, fresh_topic("last"), b"last", timeout_ms=1000)
+    last, _ = left_open(cluster, topic, fresh_topic("last"), b"last", timeout_ms=SHORT_MS)
     last.commit_transaction(TIMEOUT)
     assert committed(cluster, topic, 2) == ["prepared", "last"]

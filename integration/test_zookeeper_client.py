@@ -1,10 +1,12 @@
-"""The ZooKeeper client against a real ZooKeeper: order, sessions, fences, speed, chroot, ACLs, an outage."""
+"""The ZooKeeper client on a real ZooKeeper: order, sessions, fences, speed, chroot, ACLs, an outage."""
 
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from kafkalite.common.tasks import gather
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.zk.blocking import BlockingLoop
 from kafkalite.zk.kazoo_client import KazooZkClient
+from kafkalite.zk.session_security import ZkSecurity
 from kafkalite.zk.zk_client import (
     ConnectionLostError,
     Create,
@@ -25,6 +28,7 @@ from kafkalite.zk.zk_client import (
     MultiError,
     NodeExistsError,
     NoNodeError,
+    NotAuthorizedError,
     SessionExpiredError,
     SessionState,
     SetData,
@@ -57,11 +61,11 @@ def connect(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> Iterator[Client
 
 
 def end_session(zookeeper: EmbeddedZooKeeper, session: int, password: bytes) -> None:
-    """From outside; again where its client takes it back in the middle of it."""
+    """End a session by another client; repeat it if the session's client reconnects meanwhile."""
     wait_for(lambda: close_session(zookeeper.connect_string, session, password, 4000), "the session ends")
 
 
-def test_a_missing_zookeeper_is_said_in_one_line(loop: BlockingLoop) -> None:
+def test_a_missing_zookeeper_has_an_error_of_one_line(loop: BlockingLoop) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         client = KazooZkClient(loop.call_from_thread, f"127.0.0.1:{unused.getsockname()[1]}", 1000, 500)
@@ -69,7 +73,7 @@ def test_a_missing_zookeeper_is_said_in_one_line(loop: BlockingLoop) -> None:
             loop.run(client.start())
 
 
-def test_operations_and_their_errors(connect: ClientFactory, loop: BlockingLoop) -> None:
+def test_operations_return_results_or_their_errors(connect: ClientFactory, loop: BlockingLoop) -> None:
     client = connect("/ops/deep")
     path, stat = loop.run(client.create("/a", b"1"))
     assert path == "/a" and stat.czxid == stat.mzxid > 0 and stat.version == 0 and stat.ctime_ms > 0
@@ -94,9 +98,9 @@ def test_operations_and_their_errors(connect: ClientFactory, loop: BlockingLoop)
     assert loop.run(client.get("/a"))[0] == b"3", "all or nothing"
 
 
-# trap: kafkalite/zk/lane.py: A completion overtakes the watch event that preceded it: completions and events come
-# through one lane.
-def test_a_watch_is_told_before_a_later_answer(connect: ClientFactory, loop: BlockingLoop) -> None:
+# trap: kafkalite/zk/kazoo_session.py: A completion overtakes the watch event that preceded it: completions and
+# events come through one lane.
+def test_a_watch_event_comes_before_a_later_answer(connect: ClientFactory, loop: BlockingLoop) -> None:
     reader, writer = connect("/order"), connect("/order")
     loop.run(writer.create("/n", b"0"))
     stale = 0
@@ -112,7 +116,9 @@ def test_a_watch_is_told_before_a_later_answer(connect: ClientFactory, loop: Blo
 
 # trap: kafkalite/zk/kazoo_client.py: A request larger than `jute.maxbuffer` costs every other request the connection:
 # the client refuses it before it is sent.
-def test_an_oversized_request_costs_nobody_else_the_connection(connect: ClientFactory, loop: BlockingLoop) -> None:
+def test_an_oversized_request_does_not_cost_other_requests_the_connection(
+    connect: ClientFactory, loop: BlockingLoop
+) -> None:
     client = connect("/large")
     states: list[SessionState] = []
     client.add_listener(states.append)
@@ -122,7 +128,7 @@ def test_an_oversized_request_costs_nobody_else_the_connection(connect: ClientFa
     assert states == []
 
 
-def test_thousands_of_pipelined_requests(connect: ClientFactory, loop: BlockingLoop) -> None:
+def test_thousands_of_pipelined_requests_are_answered_in_order(connect: ClientFactory, loop: BlockingLoop) -> None:
     client = connect("/many")
     paths = [f"/n{index}" for index in range(1000)]
     loop.run(gather(client.create(path) for path in paths))
@@ -132,7 +138,7 @@ def test_thousands_of_pipelined_requests(connect: ClientFactory, loop: BlockingL
     print(f"two thousand requests in {time.monotonic() - started:.3f} s")
 
 
-def test_an_expired_session_is_told_and_fenced(
+def test_an_expired_session_is_reported_and_fenced(
     connect: ClientFactory, loop: BlockingLoop, zookeeper: EmbeddedZooKeeper
 ) -> None:
     client, other = connect("/expired"), connect("/expired")
@@ -159,7 +165,8 @@ def test_an_expired_session_is_told_and_fenced(
 def test_requests_in_the_queue_of_a_lost_session_are_not_sent_in_the_next(
     connect: ClientFactory, loop: BlockingLoop, zookeeper: EmbeddedZooKeeper
 ) -> None:
-    # the reactor has not heard yet that the connection went: what it submits now must not reach the next session
+    # The reactor has not processed the loss of the connection yet, and its next requests must not reach the next
+    # session.
     client, other = connect("/queue"), connect("/queue")
     old = client.session
     end_session(zookeeper, old, client.password)
@@ -175,7 +182,7 @@ def test_requests_in_the_queue_of_a_lost_session_are_not_sent_in_the_next(
     loop.wait(lambda: client.session != old and client.state is SessionState.CONNECTED, 30)
 
 
-def test_an_outage_longer_than_the_session(tmp_path: Path, loop: BlockingLoop) -> None:
+def test_an_outage_longer_than_the_session_timeout_is_survived(tmp_path: Path, loop: BlockingLoop) -> None:
     server = EmbeddedZooKeeper(tmp_path).start()
     client = KazooZkClient(loop.call_from_thread, server.connect_string, 1000, 10_000)
     try:
@@ -198,7 +205,7 @@ def test_an_outage_longer_than_the_session(tmp_path: Path, loop: BlockingLoop) -
         server.start()
         loop.wait(lambda: client.state is SessionState.CONNECTED, 30)
         assert loop.run(client.get("/persistent"))[0] == b"kept", "data survive a restart"
-        if client.session == old:  # a ZooKeeper that was down gives sessions their timeout anew
+        if client.session == old:  # a restarted ZooKeeper starts the timeouts of its sessions again
             assert SessionState.EXPIRED not in states
         else:
             assert states[-2:] == [SessionState.EXPIRED, SessionState.CONNECTED]
@@ -239,19 +246,19 @@ def test_reconnecting_within_the_session_keeps_it(connect: ClientFactory, loop: 
 
 
 def test_digest_and_acl_keep_strangers_from_writing(connect: ClientFactory, loop: BlockingLoop) -> None:
-    owner = connect("/acl", digest="broker:secret", set_acl=True)
+    owner = connect("/acl", security=ZkSecurity(digest="broker:secret"), set_acl=True)
     loop.run(owner.create("/a", b"1"))
     loop.run(owner.create("/config"))
     loop.run(owner.create("/config/users", b"secret"))
     stranger = connect("/acl")
     assert loop.run(stranger.get("/a"))[0] == b"1"
     for work in (stranger.set("/a", b"2"), stranger.create("/a/b"), stranger.get("/config/users")):
-        with pytest.raises(ZkError, match="NoAuthError"):
+        with pytest.raises(NotAuthorizedError):
             loop.run(work)
-    assert loop.run(connect("/acl", digest="broker:secret").set("/a", b"2")).version == 1
+    assert loop.run(connect("/acl", security=ZkSecurity(digest="broker:secret")).set("/a", b"2")).version == 1
 
 
-def test_a_host_that_is_not_there_does_not_hide_the_next(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> None:
+def test_the_client_tries_the_host_after_an_unreachable_one(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(0)
@@ -260,6 +267,30 @@ def test_a_host_that_is_not_there_does_not_hide_the_next(zookeeper: EmbeddedZooK
         loop.run(client.start())
         loop.run(client.create("/here"))
         loop.run(client.close())
+
+
+def test_the_client_asks_again_when_a_starting_server_loses_its_first_request(
+    zookeeper: EmbeddedZooKeeper, loop: BlockingLoop
+) -> None:
+    """A starting ZooKeeper may take a connection and never answer on it; its next connection is answered."""
+    host, port = zookeeper.connect_string.rsplit(":", 1)
+    with socket.create_server(("127.0.0.1", 0)) as front:
+        losing = threading.Thread(target=lose_the_first_request, args=(front, (host, int(port))), daemon=True)
+        losing.start()
+        client = KazooZkClient(loop.call_from_thread, f"127.0.0.1:{front.getsockname()[1]}", 10_000, 10_000)
+        loop.run(client.start())
+        loop.run(client.close())
+
+
+def lose_the_first_request(front: socket.socket, server: tuple[str, int]) -> None:
+    """Take two connections: keep the first without an answer, and connect the second one with the ``server``."""
+    with front.accept()[0], front.accept()[0] as client, socket.create_connection(server) as behind:
+        while True:
+            for source in select.select([client, behind], [], [])[0]:
+                received = source.recv(4096)
+                if not received:
+                    return
+                (behind if source is client else client).sendall(received)
 
 
 def test_closing_ends_the_session_at_once(connect: ClientFactory, loop: BlockingLoop) -> None:

@@ -1,4 +1,4 @@
-"""ZooKeeper dead or silent for longer than the session timeout: brokers survive, nothing acknowledged is lost."""
+"""Brokers survive a ZooKeeper that is dead or silent for longer than the session timeout, and lose no record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cluster(make_cluster: ClusterFactory) -> LocalCluster:
 
 
 def produce_through(load: Load, seconds: float) -> None:
-    """Acknowledgements keep coming for so long, in which nobody brings ZooKeeper back."""
+    """Check that acknowledgements continue for ``seconds`` without ZooKeeper."""
     end = time.monotonic() + seconds
     load.record.begin_gap()
     while time.monotonic() < end:
@@ -45,7 +45,7 @@ def produce_through(load: Load, seconds: float) -> None:
 
 
 def work_goes_on(cluster: LocalCluster, load: Load, pids: dict[int, int]) -> None:
-    """The same processes serve, all is in sync again, leaders can change, topics can be made; nothing was lost."""
+    """Check that the same processes serve, all is in sync, leaders change, topics can be made, and nothing is lost."""
     assert {broker_id: cluster.pid(broker_id) for broker_id in pids} == pids
     assert all(cluster.is_alive(broker_id) for broker_id in pids)
     wait_in_sync(cluster, TOPIC, PARTITIONS)
@@ -64,8 +64,8 @@ def work_goes_on(cluster: LocalCluster, load: Load, pids: dict[int, int]) -> Non
     print(f"{load.acknowledged:,} acknowledged, none lost", flush=True)
 
 
-def test_killed_and_started_again(cluster: LocalCluster) -> None:
-    """``kill -9`` of ZooKeeper; the full ISR goes on acknowledging without it."""
+def test_brokers_survive_a_killed_and_restarted_zookeeper(cluster: LocalCluster) -> None:
+    """The full ISR acknowledges records without ZooKeeper."""
     pids = {broker_id: cluster.pid(broker_id) for broker_id in cluster.broker_ids}
     load = Load(cluster, TOPIC, PARTITIONS, rate=RATE)
     load.start()
@@ -76,8 +76,9 @@ def test_killed_and_started_again(cluster: LocalCluster) -> None:
     work_goes_on(cluster, load, pids)
 
 
-def test_silent(cluster: LocalCluster) -> None:
-    """ZooKeeper stopped (SIGSTOP): when it goes on, every session has expired."""
+@pytest.mark.full
+def test_brokers_survive_a_silent_zookeeper(cluster: LocalCluster) -> None:
+    """ZooKeeper is stopped (SIGSTOP); when it continues, every session has expired."""
     pids = {broker_id: cluster.pid(broker_id) for broker_id in cluster.broker_ids}
     load = Load(cluster, TOPIC, PARTITIONS, rate=RATE)
     load.start()
@@ -88,8 +89,9 @@ def test_silent(cluster: LocalCluster) -> None:
     work_goes_on(cluster, load, pids)
 
 
-def test_a_broker_dies_meanwhile(cluster: LocalCluster) -> None:
-    """What the dead broker led or was in sync for waits for ZooKeeper; then it goes on, and nothing is lost."""
+@pytest.mark.full
+def test_partitions_of_a_broker_that_dies_meanwhile_wait_for_zookeeper(cluster: LocalCluster) -> None:
+    """Those that the dead broker led or was in sync for; then they are served, and no record is lost."""
     load = Load(cluster, TOPIC, PARTITIONS, rate=RATE)
     load.start()
     load.wait_acknowledged(RATE)

@@ -1,4 +1,4 @@
-"""A broker's session ends with the broker: a real guardian, a real ZooKeeper, a real ``kill -9``."""
+"""The guardian ends a killed broker's session, with a real ZooKeeper and a real ``kill -9``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkalite.zk.blocking import BlockingLoop
 from kafkalite.zk.kazoo_client import KazooZkClient
 from kafkalite.zk.zk_client import EventType, SessionState, WatchEvent
 
-# what a broker does about its session, without the rest of it; takes words from standard input
+# The part of a broker that handles its session; it takes commands from standard input.
 BROKER = """
 import subprocess, sys, threading
 from kafkalite.broker.guardian import Guardian
@@ -80,7 +80,7 @@ def client(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> Iterator[KazooZk
 
 @pytest.fixture
 def broker(zookeeper: EmbeddedZooKeeper) -> Iterator[FakeBroker]:
-    # a session that would be there long after the test has given up waiting
+    # A session timeout longer than the test's.
     broker = FakeBroker(zookeeper.connect_string, 120_000)
     yield broker
     broker.close()
@@ -94,7 +94,7 @@ def ignores(pid: int, number: signal.Signals) -> bool:
 
 
 def gone_after(client: KazooZkClient, loop: BlockingLoop, path: str, act: Callable[[], object]) -> float:
-    """Seconds from ``act`` until ``path`` is gone."""
+    """Seconds from ``act`` until ``path`` does not exist."""
     events: list[WatchEvent] = []
     assert loop.run(client.exists(path, events.append)) is not None
     started = time.monotonic()
@@ -104,7 +104,9 @@ def gone_after(client: KazooZkClient, loop: BlockingLoop, path: str, act: Callab
     return time.monotonic() - started
 
 
-def test_a_killed_broker_is_gone_at_once(broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop) -> None:
+def test_a_killed_brokers_registration_ends_at_once(
+    broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop
+) -> None:
     assert psutil.Process(broker.guardian).memory_info().rss < 14 << 20
     print(f"gone after {gone_after(client, loop, broker.path, broker.process.kill):.3f} s")
     wait_for(lambda: has_ended(broker.guardian), "the guardian ends")
@@ -128,22 +130,21 @@ def test_a_stopped_broker_keeps_its_session(broker: FakeBroker, client: KazooZkC
     assert loop.run(client.exists(broker.path)) is not None
 
 
-# trap: kafkalite/broker/guardian.py: The guardian dies together with its broker: the session timeout does its work.
-def test_without_its_guardian_the_timeout_does_the_work(
+# trap: kafkalite/broker/guardian.py: The guardian dies together with its broker; the session expires by its timeout.
+def test_without_its_guardian_a_brokers_session_expires_by_its_timeout(
     zookeeper: EmbeddedZooKeeper, client: KazooZkClient, loop: BlockingLoop
 ) -> None:
-    broker = FakeBroker(zookeeper.connect_string, 1000)
+    # Longer than a machine stalls, because the session may not end before the kill.
+    broker = FakeBroker(zookeeper.connect_string, 6000)
     try:
         os.kill(broker.guardian, signal.SIGKILL)
-        # its last heartbeat was at most a third of the timeout ago
+        # The session outlives the kill: the last heartbeat was at most a third of the timeout and a stall before.
         assert gone_after(client, loop, broker.path, broker.process.kill) > 0.3
     finally:
         broker.close()
 
 
-def test_a_closed_session_leaves_the_guardian_nothing_to_do(
-    broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop
-) -> None:
+def test_the_guardian_of_a_closed_session_ends(broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop) -> None:
     assert broker.process.stdin is not None
     broker.process.stdin.write(b"\n")
     broker.process.stdin.flush()
@@ -152,14 +153,14 @@ def test_a_closed_session_leaves_the_guardian_nothing_to_do(
     assert loop.run(client.exists(broker.path)) is None
 
 
-def test_a_hung_reactor_gives_the_session_up(zookeeper: EmbeddedZooKeeper, client: KazooZkClient) -> None:
+def test_the_watchdog_ends_the_session_of_a_hung_reactor(zookeeper: EmbeddedZooKeeper, client: KazooZkClient) -> None:
     loop = BlockingLoop()
     hung = KazooZkClient(loop.call_from_thread, zookeeper.connect_string, 1000)
     loop.run(hung.start())
     states: list[SessionState] = []
     hung.add_listener(states.append)
     session = hung.session
-    # a clock on which no time passes is a reactor that hangs
+    # A clock that does not advance stands for a reactor that hangs.
     watchdog = Watchdog(zookeeper.connect_string, ManualClock())
     watchdog.watch(session, hung.password, hung.session_timeout_ms)
     try:

@@ -1,6 +1,6 @@
-"""The ZooKeeper twins against a real ZooKeeper: the same random scripts, every answer, error and watch event alike.
+"""The ZooKeeper twins and a real ZooKeeper give the same answers, errors and watch events for random scripts.
 
-Short in `make test`; with KAFKALITE_SOAK=1 a thousand scripts more. KAFKALITE_SEED runs the script of one seed alone.
+`make test` runs few scripts, KAFKALITE_SOAK=1 a thousand more. KAFKALITE_SEED runs only the script of one seed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ONE = os.environ.get("KAFKALITE_SEED")
 
 
 class RealTarget:
-    """A real server. Clients that a script leaves behind serve the next one."""
+    """A real server. The clients of a script are used again by the next one."""
 
     def __init__(self, server: EmbeddedZooKeeper, loop: BlockingLoop) -> None:
         self._server = server
@@ -65,7 +65,7 @@ class RealTarget:
         self._busy.remove(client)
 
     def end_script(self) -> None:
-        """The clients of a script are free for the next."""
+        """Make the clients of a script available to the next."""
         self._idle += self._busy
         self._busy.clear()
 
@@ -84,7 +84,7 @@ def target(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> Iterator[RealTar
 
 
 def compare(target: RealTarget, seeds: Sequence[int]) -> None:
-    """Run the scripts of ``seeds`` against all; the first difference fails."""
+    """Run the scripts of ``seeds`` on the real server and on the twins; fail at the first difference."""
     lines = 0
     for seed in seeds:
         script = make_script(seed)

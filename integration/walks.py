@@ -1,9 +1,9 @@
-"""The walks of ``docs/architecture.md`` held against the code: ``python -m integration.walks`` prints their lengths.
+"""Compares the walks of ``docs/architecture.md`` with the code: ``python -m integration.walks`` prints their lengths.
 
-A walk is a code block marked ``walk``. A line is a hop: ``module: function`` (below ``kafkalite``) and, behind two
-blanks, a remark. A hop stands below its caller, indented by two; a hop without indentation is called by a socket, by a
-queue or by another process. The caller must mention the function's name; a name that stands in the constructor of the
-caller's class counts, too. ``~`` marks a call through a callback: then a module of the walk has to mention the name.
+A walk is a code block marked ``walk``. A line is a hop: ``module: function`` (below ``kafkalite``) and, after two
+blanks, a remark. A hop is below its caller, indented by two; a hop without indentation is called by a socket, a queue
+or another process. The caller, or the constructor of its class, must mention the function's name. ``~`` marks a call
+through a callback; then any module of the walk must mention the name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Hop:
     """One line of a walk."""
 
     depth: int
-    """Callers above it."""
+    """Number of callers above it."""
     module: str
     function: str
     caller: Hop | None
@@ -41,7 +41,7 @@ class Hop:
 
     @property
     def names(self) -> set[str]:
-        """What a caller may call it: its name, or its class where it is ``__call__``."""
+        """The names by which a caller may mention it: its name, or its class if it is ``__call__``."""
         parts = self.function.split(".")
         return {parts[-2].lstrip("_"), parts[-2]} if parts[-1] == "__call__" else {parts[-1]}
 
@@ -66,7 +66,7 @@ def parse(block: str) -> Iterator[Hop]:
 
 
 def complaint(hop: Hop, walk: list[Hop]) -> str:
-    """What is wrong with a hop; empty where nothing is."""
+    """The defect of a hop; empty if it has none."""
     try:
         function_of(hop)
     except (ImportError, AttributeError, TypeError) as error:
@@ -80,7 +80,7 @@ def complaint(hop: Hop, walk: list[Hop]) -> str:
 
 
 def function_of(hop: Hop) -> FunctionType:
-    """Raises ``ImportError``, ``AttributeError`` or ``TypeError`` where there is no such function."""
+    """The function of a hop. Raises ``ImportError``, ``AttributeError`` or ``TypeError`` if it does not exist."""
     found: object = module_of(hop.module)
     for name in hop.function.split("."):
         found = getattr(found, name)
@@ -112,7 +112,7 @@ def mentions_of_module(name: str) -> frozenset[str]:
 
 
 def names_in(source: str) -> set[str]:
-    """Names and attributes that a piece of code uses; what it defines does not count."""
+    """Names and attributes that a piece of code uses, without those that it defines."""
     return {
         node.id if isinstance(node, ast.Name) else node.attr
         for node in ast.walk(ast.parse(textwrap.dedent(source)))

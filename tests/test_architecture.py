@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from integration import generated_docs
+from integration import course_diagrams, generated_docs
 
 ROOT = Path(__file__).resolve().parents[1]
 # kazoo's and Twisted's ready-made pieces that wait, or copy, where a broker must not.
@@ -28,6 +28,13 @@ def test_a_generated_document_is_as_new_as_the_sources(document: str) -> None:
     )
 
 
+@pytest.mark.parametrize("diagram", course_diagrams.DIAGRAMS)
+def test_a_diagram_of_the_course_is_as_new_as_the_sources(diagram: str) -> None:
+    assert (course_diagrams.FOLDER / diagram).read_text() == course_diagrams.DIAGRAMS[diagram](), (
+        f"{diagram} is older than the sources: run `{course_diagrams.COMMAND}`"
+    )
+
+
 def test_the_traps_were_found() -> None:
     assert len(generated_docs.traps()) > 100
 
@@ -35,7 +42,7 @@ def test_the_traps_were_found() -> None:
 TESTS = """
 %: kafkalite/log/log.py: A record
 # is lost.
-%: kafkalite/zk/lane.py: An answer is early.
+%: kafkalite/zk/zk_client.py: An answer is early.
 @pytest.mark.parametrize("way", (1, 2))
 def test_a(way: int) -> None:
     # no part of the text
@@ -47,7 +54,7 @@ def test_a(way: int) -> None:
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A test file of a repository with the two modules that ``TESTS`` names."""
     monkeypatch.setattr(generated_docs, "ROOT", tmp_path)
-    for module in ("log/log.py", "zk/lane.py"):
+    for module in ("log/log.py", "zk/zk_client.py"):
         (tmp_path / "kafkalite" / module).parent.mkdir(parents=True)
         (tmp_path / "kafkalite" / module).touch()
     return tmp_path / "test_it.py"
@@ -57,7 +64,7 @@ def test_a_trap_is_read_with_its_test(path: Path) -> None:
     path.write_text(TESTS)
     assert [(trap.module, trap.test, trap.text) for trap in generated_docs.traps_of(path)] == [
         ("kafkalite/log/log.py", "test_a", "A record is lost."),
-        ("kafkalite/zk/lane.py", "test_a", "An answer is early."),
+        ("kafkalite/zk/zk_client.py", "test_a", "An answer is early."),
     ]
 
 
@@ -66,8 +73,8 @@ def test_a_trap_is_read_with_its_test(path: Path) -> None:
     [
         (TESTS.replace("def test_a", "def helper"), "stands above no test"),
         (TESTS.replace("@pytest", "\n@pytest"), "stands above no test"),
-        (TESTS.replace("zk/lane.py", "zk/gone.py"), "a module that exists"),
-        (TESTS.replace("kafkalite/zk/lane.py: ", ""), "a module that exists"),
+        (TESTS.replace("zk/zk_client.py", "zk/gone.py"), "a module that exists"),
+        (TESTS.replace("kafkalite/zk/zk_client.py: ", ""), "a module that exists"),
     ],
 )
 def test_a_trap_without_test_or_module_is_refused(broken: str, complaint: str, path: Path) -> None:

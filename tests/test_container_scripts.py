@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import importlib.util
 import re
 import shlex
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ import pytest
 
 from kafkalite.broker.properties import parse_properties
 from kafkalite.cli.main import build_parser
+from kafkalite.embedded.security import ClusterSecurity
 from kafkalite.testing.containers import variable
 
 DOCKER = Path(__file__).parents[1] / "docker"
@@ -79,36 +82,65 @@ def test_values_stay_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("listeners", "expected"),
     [
-        ("PLAINTEXT://:9092", ("127.0.0.1", 9092)),
-        ("INSIDE://0.0.0.0:19092,OUTSIDE://:9092", ("127.0.0.1", 19092)),
-        ("PLAINTEXT://[::]:9092", ("127.0.0.1", 9092)),
-        ("PLAINTEXT://broker-1:9092", ("broker-1", 9092)),
+        ("PLAINTEXT://:9092", ("127.0.0.1", 9092, "PLAINTEXT")),
+        ("INSIDE://0.0.0.0:19092,OUTSIDE://:9092", ("127.0.0.1", 19092, "PLAINTEXT")),
+        ("PLAINTEXT://[::]:9092", ("127.0.0.1", 9092, "PLAINTEXT")),
+        ("PLAINTEXT://broker-1:9092", ("broker-1", 9092, "PLAINTEXT")),
+        ("CLIENTS://:9092,INSIDE://:9094", ("127.0.0.1", 9094, "PLAINTEXT")),
+        ("CLIENTS://:9092,BROKERS://:9094", ("127.0.0.1", 9092, "SASL_SSL")),
+        ("BROKERS://:9094,CLIENTS://:9092", ("127.0.0.1", 9092, "SASL_SSL")),
+        ("SSL://:9092", ("127.0.0.1", 9092, "SSL")),
     ],
 )
-def test_where_the_health_check_asks(listeners: str, expected: tuple[str, int]) -> None:
-    assert serving.address(f"listeners=PLAINTEXT://:1\nbroker.id=1\nlisteners={listeners}\n") == expected
+def test_where_the_health_check_asks(listeners: str, expected: tuple[str, int, str]) -> None:
+    names = "listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CLIENTS:SASL_SSL,BROKERS:SSL"
+    assert serving.address(f"listeners=PLAINTEXT://:1\nbroker.id=1\n{names}\nlisteners={listeners}\n") == expected
 
 
-def test_without_listeners_there_is_nobody_to_ask() -> None:
+def test_a_configuration_without_listeners_is_an_error() -> None:
     with pytest.raises(ValueError, match="no listeners"):
         serving.address("broker.id=1\n")
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[int]:
-    """A server that gives one client ``answer`` and hangs up; its port."""
+def answering(answer: bytes, tls: ssl.SSLContext | None = None) -> Iterator[int]:
+    """A server that gives one client ``answer``, by ``tls``, and hangs up; its port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(1000)
-                connection.sendall(answer)
+            accepted, _ = server.accept()
+            with accepted, contextlib.suppress(ssl.SSLError):
+                connection = accepted if tls is None else tls.wrap_socket(accepted, server_side=True)
+                with connection:
+                    connection.recv(1000)
+                    connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
         yield server.getsockname()[1]
         thread.join()
+
+
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("asks_for_certificates", [False, True])
+def test_the_health_check_asks_a_secured_listener_for_its_versions(
+    tmp_path: Path, asks_for_certificates: bool, newest: ssl.TLSVersion
+) -> None:
+    """Also one that serves only clients with a certificate, which the script does not have."""
+    security = ClusterSecurity.create(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = newest
+    context.load_cert_chain(security.issue("broker-1", "broker"))
+    if asks_for_certificates:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(security.ca_file)
+    with answering(struct.pack(">iihi", 10, 1, 0, 0), context) as port:
+        serving.ask_versions("127.0.0.1", port, "SSL" if asks_for_certificates else "SASL_SSL")
+
+
+def test_a_listener_that_closes_is_not_healthy() -> None:
+    with answering(b"") as port, pytest.raises((OSError, struct.error)):
+        serving.ask_versions("127.0.0.1", port, "SASL_PLAINTEXT")
 
 
 def test_the_health_check_counts_the_brokers_of_the_answer() -> None:

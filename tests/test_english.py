@@ -29,6 +29,10 @@ INSTEAD = {
     "of its own accord": "'by itself', or what starts it",
     "in vain": "what did not happen: 'and no answer came'",
     "lest": "'because otherwise'",
+    "anew": "'again', 'a new …', or the verb: 'repeat', 'rebuild', 'restart'",
+    "once more": "'again', 'a second time', or the verb: 'repeat'",
+    "under way": "'outstanding', 'in flight', 'running'",
+    "by chance": "'at random', 'a random …'",
 }
 WORDS = re.compile(r"\b(?:" + "|".join(words.replace(" ", r"\s+") for words in INSTEAD) + r")\b", re.IGNORECASE)
 
@@ -37,30 +41,9 @@ EXEMPT = {"docs/style.md", "tests/test_english.py"}
 
 # How many of these words are left in each part of the repository. The numbers only go down; no row means none.
 CEILINGS: dict[str, int] = {
-    "integration": 45,
-    "integration/bench": 10,
-    "integration/containers": 14,
-    "integration/faults": 22,
-    "integration/harness": 16,
-    "integration/pipelines": 11,
-    "integration/spark": 8,
-    "kafkalite/apis": 8,
-    "kafkalite/controller": 1,
-    "kafkalite/log": 13,
-    "kafkalite/network": 2,
-    "kafkalite/protocol": 7,
-    "kafkalite/spark": 2,
-    "kafkalite/zk": 8,
-    "tests": 1,
-    "tests/apis": 1,
-    "tests/broker": 5,
-    "tests/controller": 6,
-    "tests/log": 5,
-    "tests/network": 2,
-    "tests/protocol": 1,
-    "tests/replication": 9,
-    "tests/spark": 10,
-    "tests/zk": 8,
+    # Names of planted bugs and of a scenario, by which reports are found again.
+    "docs": 12,
+    "kafkalite/testing": 1,
 }
 
 
@@ -77,7 +60,7 @@ class Finding(NamedTuple):
 
 def files() -> Iterator[Path]:
     yield from sorted(ROOT.glob("*.md"))
-    yield from sorted((ROOT / "docs").glob("*.md"))
+    yield from sorted((ROOT / "docs").rglob("*.md"))
     for folder in ("kafkalite", "tests", "integration"):
         yield from sorted((ROOT / folder).rglob("*.py"))
 
@@ -153,6 +136,7 @@ def test_each_part_has_as_many_unwanted_words_as_its_ceiling(found: dict[str, li
         ("tests/x.py", "topic = 'nobody'\nwhatever = 1\n", []),
         ("kafkalite/x.py", "data = b'nobody has it'\nuser = 'nobody'\n", []),
         ("docs/x.md", "a\nb whatever\n", [(2, "whatever")]),
+        ("kafkalite/x.py", '"""Requests under\nway."""\n', [(1, "under way")]),
         ("docs/x.md", "the client repeats the request\n", []),
     ],
 )

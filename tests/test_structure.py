@@ -12,11 +12,11 @@ from integration import structure
 from integration.structure import GENERATED, Structure
 
 DEFINED_TWICE = {
-    "Options": "each pipeline job reads its own options, and its users see the name only within the job",
-    "Record": "the batch's record, and the record that a ZooKeeper consumer hands to its user, as in Kafka",
+    "Options": "a pipeline job, also one of a user, is a module with a class of this name (docs/pipelines.md)",
+    "Record": "Kafka's name for the record of a batch, and the name under which kafkalite.consumer exports its own",
 }
 """Public class that may be defined twice → why."""
-MOST_ANY = 845
+MOST_ANY = 150
 """Lines with ``Any``. Lower it when there are fewer."""
 
 
@@ -40,7 +40,7 @@ def test_a_class_name_is_defined_once(found: Structure) -> None:
 
 
 def test_the_readme_says_how_big_it_is(found: Structure) -> None:
-    """Its figures are rounded, and at most a tenth away."""
+    """The document's figures are rounded, and differ by at most a tenth."""
     text = (structure.ROOT / "README.md").read_text()
     for pattern, size in (
         (r"broker is ([\d,]+) lines of code in (\d+) files", found.total(structure.BROKER)),

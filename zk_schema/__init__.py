@@ -1,9 +1,10 @@
 """The contract of the ZooKeeper tree: one JSON Schema and one example for every znode.
 
-``NAME.schema.json`` describes the data of one kind of znode and, under ``x-…`` keys, where it stands (``x-path``, with
-``{placeholders}``), who writes it (``x-writer``), who watches it (``x-watchers``), how long it lives (``x-lifetime``:
-``persistent``, ``persistent sequential`` or ``ephemeral``) and what form it has (``x-format``: ``json``, ``text`` or
-``empty``). ``x-may-be-empty`` marks those that are created without data and filled later.
+``NAME.schema.json`` says what one kind of znode means (``description``), describes its data and says, under ``x-…``
+keys, where it stands (``x-path``, with ``{placeholders}``), who writes it (``x-writer``), who watches it
+(``x-watchers``), how long it lives (``x-lifetime``: ``persistent``, ``persistent sequential`` or ``ephemeral``) and
+what form it has (``x-format``: ``json``, ``text`` or ``empty``). ``x-may-be-empty`` marks those that are created
+without data and filled later.
 ``NAME.example.json`` or ``NAME.example.txt`` holds data as real Kafka writes them.
 """
 
@@ -25,6 +26,7 @@ class ZnodeSchema:
 
     name: str
     path: str
+    description: str
     writer: str
     watchers: str
     lifetime: str
@@ -74,8 +76,9 @@ def schemas() -> tuple[ZnodeSchema, ...]:
     for file in sorted(_HERE.glob("*.schema.json")):
         schema = json.loads(file.read_text("utf-8"))
         name = file.name.removesuffix(".schema.json")
-        path, writer, watchers = schema["x-path"], schema["x-writer"], schema["x-watchers"]
-        found.append(ZnodeSchema(name, path, writer, watchers, schema["x-lifetime"], schema["x-format"], schema))
+        path, meaning, writer = schema["x-path"], schema["description"], schema["x-writer"]
+        watchers, lifetime = schema["x-watchers"], schema["x-lifetime"]
+        found.append(ZnodeSchema(name, path, meaning, writer, watchers, lifetime, schema["x-format"], schema))
     return tuple(sorted(found, key=lambda kind: (kind.path.count("{"), kind.name)))
 
 

@@ -31,8 +31,11 @@ if [[ ! -f $config ]]; then
 fi
 [[ -f /data/myid ]] || echo "${ZOO_MY_ID:-1}" >/data/myid
 
+# The server's jar names most of what it needs itself, but not all that TLS needs of Netty.
+jars=/usr/share/java
+netty=$jars/netty-codec.jar:$jars/netty-resolver.jar:$jars/netty-transport-native-unix-common.jar
 # shellcheck disable=SC2086 # JVMFLAGS are words
 exec java ${JVMFLAGS:-} \
     -Dorg.slf4j.simpleLogger.defaultLogLevel="${ZOO_LOG_LEVEL:-info}" -Dorg.slf4j.simpleLogger.showDateTime=true \
-    -cp "/conf:/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar" \
+    -cp "/conf:$jars/zookeeper.jar:$jars/slf4j-simple.jar:$netty" \
     org.apache.zookeeper.server.quorum.QuorumPeerMain "$config"

@@ -1,4 +1,4 @@
-"""What a cell of the bench is: a measurement that either side undergoes, and what is expected of the two results."""
+"""A cell of the bench: a measurement of both sides, and the bounds on the two results."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _numbers = itertools.count(1)
 
 
 def fresh_topic(prefix: str) -> str:
-    """A name that this run has not used yet."""
+    """A topic name that this run has not used before."""
     return f"{prefix}-{next(_numbers)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number that a cell yields.
+    """One number that a cell measures.
 
     ``at_least``/``at_most`` bound the ratio kafkalite / Kafka, ``limit`` and ``floor`` bound kafkalite's own figure
     from above and from below; without any of them the number is shown for information.
@@ -35,7 +35,7 @@ class Metric:
     floor: float | None = None
 
     def target(self) -> str:
-        """The bounds in words."""
+        """The bounds as text."""
         words = []
         if self.at_least is not None:
             words.append(f"≥ {self.at_least:g} ×")
@@ -48,7 +48,7 @@ class Metric:
         return ", ".join(words)
 
     def met(self, ours: float, theirs: float) -> bool | None:
-        """Whether all bounds are kept; ``None`` where there are none."""
+        """Whether all bounds are kept; ``None`` without bounds."""
         if not self.target():
             return None
         ratio = ours / theirs if theirs else float("inf")
@@ -76,14 +76,14 @@ class Figure:
 
 
 class Cell:
-    """One measurement. ``group`` is the heading it stands under."""
+    """One measurement. ``group`` is its heading in the report."""
 
     name: str
     title: str
     group: str
     metrics: Sequence[Metric]
     rounds: int | None = None
-    """How many rounds at most, where a round is long."""
+    """Greatest number of rounds of a cell whose rounds are long; ``None``: no limit."""
 
     def figures(self, results: Mapping[str, Sequence[Mapping[str, float]]]) -> list[Figure]:
         """The medians of each side's rounds."""
@@ -98,10 +98,10 @@ class Cell:
 
 
 class ClusterCell(Cell, abc.ABC):
-    """A measurement on the cluster of three that a side keeps through the whole run."""
+    """A measurement on the cluster of three brokers that a side keeps throughout the run."""
 
     warm = False
-    """Whether a first round is thrown away: a JVM is slow until it has compiled."""
+    """Whether a first round is discarded, because a JVM is slow until it has compiled."""
 
     @abc.abstractmethod
     def run(self, side: Side) -> dict[str, float]:
@@ -109,7 +109,7 @@ class ClusterCell(Cell, abc.ABC):
 
 
 class FreshCell(Cell, abc.ABC):
-    """A measurement that starts brokers of its own, while the clusters of the others are idle."""
+    """A measurement that starts its own brokers, while the clusters of the other cells are idle."""
 
     @abc.abstractmethod
     def run(self, maker: Maker, directory: Path) -> dict[str, float]:

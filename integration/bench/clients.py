@@ -1,4 +1,4 @@
-"""Starting the client processes of :mod:`integration.bench.load` together and adding up what they did."""
+"""Starts the client processes of :mod:`integration.bench.load` together and adds up their results."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 from integration.bench.side import Side
 
 ALLOCATOR = {"MALLOC_TOP_PAD_": str(64 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
-"""The clients keep their memory instead of handing it back and forth: their CPU is shared with the brokers."""
+"""Settings that make the clients keep their memory, because returning it costs CPU that the brokers need."""
 
 Order = tuple[str, dict[str, Any]]
-"""Which client, and its arguments."""
+"""Name of a client, and its arguments."""
 
 
 def run_clients(
     side: Side, orders: Sequence[Order], timeout: float = 180.0, meanwhile: Callable[[], None] | None = None
 ) -> tuple[list[dict[str, float]], float]:
-    """Run the clients at once: what each measured, and the CPU seconds of all brokers meanwhile.
+    """Run the clients together; returns the figures of each, and the CPU seconds of all brokers meanwhile.
 
-    ``meanwhile`` is called once they run.
+    ``meanwhile`` is called once the clients run.
     """
     processes = [
         subprocess.Popen(

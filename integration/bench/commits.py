@@ -1,7 +1,7 @@
-"""Cells of offset commits: how many a second, and how long one takes.
+"""Cells of offset commits: commits a second, and the latency of a commit.
 
-While kafkalite is measured, every broker is asked all the time for all the offsets, so that all of them watch. Kafka is
-spared that: its brokers watch nothing, and would read ZooKeeper for each of these requests.
+While kafkalite is measured, every broker gets requests for all offsets in a loop, so that all brokers set watches on
+them. Kafka's brokers get no such requests, because they set no watches and would read ZooKeeper for each request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TARGET_P99_MS = 20.0
 
 
 class CommitRateCell(ClusterCell):
-    """``groups`` that commit as fast as they may, one request of ``size`` partitions under way each."""
+    """``groups`` that commit without pauses, each with one outstanding request of ``size`` partitions."""
 
     group = COMMITS
     warm = True
@@ -57,7 +57,7 @@ class CommitRateCell(ClusterCell):
 
 
 class CommitLatencyCell(ClusterCell):
-    """One group commits one partition, twenty times a second, on a cluster that does nothing else."""
+    """One group commits one partition, twenty times a second, on an otherwise idle cluster."""
 
     name, title, group = "commit-one", "one partition, 20 a second, idle cluster", COMMITS
     warm = True

@@ -1,6 +1,6 @@
-"""The client that commits offsets: groups without members on plain sockets, one request under way each.
+"""The client that commits offsets: groups without members on plain sockets, with one outstanding request each.
 
-Both sides get the same bytes. The requests are encoded once; only the offsets in them are written anew.
+Both sides get the same bytes. The requests are encoded once; only their offsets change.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ from statistics import quantiles
 
 from integration.bench.raw import CLIENT_ID, RawConnection
 from integration.harness.wait import wait_for
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import decode_response, encode_request, request_class
+from kafkalite.protocol.codec import decode_response, encode_request
 from kafkalite.protocol.frames import request_header
 
 COMMIT_VERSION, ANY_BROKER_VERSION = 7, 0
 WATCH_INTERVAL = 1.0
-"""Seconds between two looks of each broker: its watches are laid anew by them."""
+"""Seconds between two requests to each broker, which make it set its watches again."""
 MARK = 0x5A5A5A5A00000000
 WARM_SECONDS = 0.5
 
 
 class Committer:
-    """One group: its coordinator's socket and its request."""
+    """One group: the socket to its coordinator and its request."""
 
     def __init__(self, address: str, group: str, topic: str, partitions: list[int]) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        kind = request_class(ApiKey.OFFSET_COMMIT).OffsetCommitRequestTopic
+        kind = messages.OffsetCommitRequest.OffsetCommitRequestTopic
         asked = [
             kind.OffsetCommitRequestPartition(
                 partition_index=p, committed_offset=MARK + p, committed_leader_epoch=-1, committed_metadata=""
             )
             for p in partitions
         ]
-        request = request_class(ApiKey.OFFSET_COMMIT)(
+        request = messages.OffsetCommitRequest(
             version=COMMIT_VERSION,
             group_id=group,
             generation_id_or_member_epoch=-1,
@@ -58,11 +59,11 @@ class Committer:
 
     @property
     def size(self) -> int:
-        """Partitions a request."""
+        """Number of partitions in a request."""
         return len(self._places)
 
     def send(self) -> None:
-        """The next commit: every partition one further."""
+        """Send the next commit, with every offset increased by one."""
         self._offset += 1
         for place in self._places:
             struct.pack_into(">q", self._frame, place, self._offset)
@@ -70,7 +71,7 @@ class Committer:
         self.socket.sendall(self._frame)
 
     def receive(self) -> bool:
-        """Take what came; whether that was the whole answer. Raises ``RuntimeError`` for an error in it."""
+        """Read from the socket; returns whether the answer is complete. Raises ``RuntimeError`` for an error in it."""
         data = self.socket.recv(1 << 16)
         if not data:
             raise RuntimeError("the coordinator hung up")
@@ -86,8 +87,8 @@ class Committer:
 
 
 def coordinator(addresses: list[str], group: str) -> str:
-    """Where a group's coordinator is."""
-    request = request_class(ApiKey.FIND_COORDINATOR)(version=2, key=group, key_type=0)
+    """Address of a group's coordinator."""
+    request = messages.FindCoordinatorRequest(version=2, key=group, key_type=0)
 
     def found() -> str:
         host, _, port = addresses[0].rpartition(":")
@@ -101,7 +102,7 @@ def coordinator(addresses: list[str], group: str) -> str:
 
 
 def coordinated(committer: Committer) -> bool:
-    """Whether the coordinator has taken the group over: the first commit is taken."""
+    """Whether the coordinator has loaded the group, so that it accepts the first commit."""
     try:
         committer.send()
         while not committer.receive():
@@ -112,7 +113,7 @@ def coordinated(committer: Committer) -> bool:
 
 
 class Watchers:
-    """Every broker is asked, by requests of version 0, for all offsets of all groups, again and again."""
+    """Requests all offsets of all groups from every broker in a loop (OffsetFetch version 0)."""
 
     def __init__(self, addresses: list[str], topic: str, groups: dict[str, list[int]]) -> None:
         self.failure: BaseException | None = None
@@ -125,7 +126,7 @@ class Watchers:
             thread.start()
 
     def stop(self) -> None:
-        """End; raises what one of them died of."""
+        """End all threads; raises the exception that ended one of them earlier."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()
@@ -139,7 +140,7 @@ class Watchers:
             self.failure = error
 
     def _look(self, address: str, topic: str, groups: dict[str, list[int]]) -> None:
-        wanted = request_class(ApiKey.OFFSET_FETCH)
+        wanted = messages.OffsetFetchRequest
         bodies = []
         for group, partitions in groups.items():
             topics = [wanted.OffsetFetchRequestTopic(name=topic, partition_indexes=partitions)]
@@ -167,8 +168,8 @@ def commits(
 ) -> dict[str, float]:
     """Commit for ``seconds``: each group as fast as it is answered, or ``rate`` times a second.
 
-    ``watched``: every broker is asked for all of it all the time. ``count``: partitions committed; ``p50`` and
-    ``p99``: of a request, in milliseconds.
+    ``watched``: request all offsets from every broker meanwhile. Returns ``count``, the committed partitions, and
+    ``p50`` and ``p99`` of the latency of a request in milliseconds.
     """
     whose = {group: [(number * size + i) % partitions for i in range(size)] for number, group in enumerate(groups)}
     committers = [Committer(coordinator(addresses, group), group, topic, mine) for group, mine in whose.items()]
@@ -189,7 +190,8 @@ def commits(
 
 
 def _drive(committers: list[Committer], seconds: float, pause: float) -> list[float]:
-    """Every committer again and again, until time is up and all are answered: the milliseconds of each request."""
+    """Run every committer in a loop for ``seconds``, and until all have their answers; the milliseconds of each
+    request."""
     lags: list[float] = []
     selector = selectors.DefaultSelector()
     for committer in committers:

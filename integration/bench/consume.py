@@ -13,7 +13,7 @@ CONSUME = "Consume"
 
 
 class ConsumeCell(ClusterCell):
-    """``count`` messages of ``size`` bytes from one partition; what is read is produced once a side."""
+    """``count`` messages of ``size`` bytes from one partition, which each side produces once."""
 
     warm = True
 
@@ -23,7 +23,7 @@ class ConsumeCell(ClusterCell):
         self.metrics = rate_metrics(1.0, 1.0) if client == "fetch" else rate_metrics()
 
     def run(self, side: Side) -> dict[str, float]:
-        """Consume everything from the beginning."""
+        """Consume all messages from the beginning."""
         topic = side.filled_topic(self.size, self.count)
         order: dict[str, Any] = {"topic": topic, "count": self.count}
         if self.client == "fetch":
@@ -49,7 +49,7 @@ class BothCell(ClusterCell):
     count, size = 400_000, 1000
 
     def run(self, side: Side) -> dict[str, float]:
-        """Both, until both have done all."""
+        """Run both clients to their end."""
         topic = fresh_topic(self.name)
         side.create_topic(topic)
         common = {"bootstrap": side.bootstrap, "topic": topic, "partitions": 1, "count": self.count}

@@ -1,4 +1,4 @@
-"""Cells of latency: from the call of produce to the record in the hands of a consumer, at a steady rate."""
+"""Cells of latency: from the call of produce to the consumer's poll that returns the record, at a steady rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells of coming and going: memory, the start of a broker, many partitions, many connections, death and shutdown."""
+"""Cells of a broker's life: memory, start, many partitions, many connections, death and shutdown."""
 
 from __future__ import annotations
 
@@ -23,21 +23,19 @@ FIFTH = 0.2
 
 
 class StartCell(FreshCell):
-    """One broker with an empty directory, ZooKeeper being there, to its first answer to Metadata."""
+    """Time from the start of a broker with an empty directory to its first Metadata answer; ZooKeeper runs already."""
 
     name, title, group = "start", "start of one broker to its first metadata answer", LIFE
     metrics = (Metric("seconds", "s", at_most=0.25),)
 
     def run(self, maker: Maker, directory: Path) -> dict[str, float]:
-        """Start, ask every 5 ms."""
+        """Start the broker, and send Metadata every 5 ms."""
         with_zookeeper = EmbeddedZooKeeper(directory / "zookeeper").start()
         try:
-            port, control = free_ports(2)
+            (port,) = free_ports(1)
             config = directory / "server.properties"
             config.write_text(
-                f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port},CONTROLPLANE://127.0.0.1:{control}\n"
-                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLPLANE:PLAINTEXT\n"
-                "inter.broker.listener.name=PLAINTEXT\ncontrol.plane.listener.name=CONTROLPLANE\n"
+                f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\n"
                 f"log.dirs={directory / 'data'}\nzookeeper.connect={with_zookeeper.connect_string}\n"
             )
             start = time.monotonic()
@@ -52,7 +50,7 @@ class StartCell(FreshCell):
 
 
 class PartitionsCell(FreshCell):
-    """A topic of many partitions on a fresh cluster: until all lead and are in sync, and what it costs in memory."""
+    """A topic of many partitions on a fresh cluster: time until all are led and in sync, and the memory for them."""
 
     group = LIFE
     rounds = 2
@@ -63,7 +61,7 @@ class PartitionsCell(FreshCell):
         self.metrics = metrics
 
     def run(self, maker: Maker, directory: Path) -> dict[str, float]:
-        """Idle memory, the topic's creation, memory with its partitions."""
+        """Measure the idle memory, the creation of the topic, and the memory with its partitions."""
         side = Side(maker, directory).start()
         try:
             time.sleep(5.0)
@@ -100,14 +98,14 @@ class PartitionsCell(FreshCell):
 
 
 class LoadedMemoryCell(ClusterCell):
-    """Memory after all the loads before; not idle since."""
+    """Memory after the loads of the cells before, without an idle time between."""
 
     name, title, group = "memory-loaded", "after the loads of this run", MEMORY
     metrics = (Metric("rss", "MB", at_most=FIFTH),)
     rounds = 1
 
     def run(self, side: Side) -> dict[str, float]:
-        """Look."""
+        """Read the memory."""
         return {"rss": side.rss_mb()}
 
 
@@ -124,7 +122,7 @@ class ConnectionsCell(ClusterCell):
     count = 2000
 
     def run(self, side: Side) -> dict[str, float]:
-        """Open, ask, hold, produce, close."""
+        """Open the connections, send a request on each, produce meanwhile, and close them."""
         topic = fresh_topic(self.name)
         side.create_topic(topic)
         host, port = side.leader(topic, 0)
@@ -160,7 +158,7 @@ class ConnectionsCell(ClusterCell):
 
 
 class GapCell(ClusterCell):
-    """The longest gap between acknowledgements while the leader of the partition goes. acks=all, RF 3, 1,000 msg/s."""
+    """The longest gap between acknowledgements while the partition's leader ends. acks=all, RF 3, 1,000 messages/s."""
 
     group = LIFE
 
@@ -169,7 +167,7 @@ class GapCell(ClusterCell):
         self.metrics = (Metric("gap", "s", at_most=at_most),)
 
     def run(self, side: Side) -> dict[str, float]:
-        """Lead by the controller, let it go 2 s after the first message, start it again."""
+        """Make the controller the leader, end it 2 s after the first message, and start it again."""
         cluster = side.cluster
         victim = controller(side)
         others = [broker_id for broker_id in cluster.broker_ids if broker_id != victim]

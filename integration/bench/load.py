@@ -1,8 +1,8 @@
-"""The clients of the bench, each a process of its own.
+"""The clients of the bench, each in a separate process.
 
-``python -m integration.bench.load WHAT '{json}'`` prints one JSON line. Both sides get the same requests. Where Python
-would be the bottleneck it does not touch single records: the producer hands librdkafka whole lists, and ``fetch``
-speaks the protocol on a plain socket and looks at batch headers only.
+``python -m integration.bench.load WHAT '{json}'`` prints one JSON line. Both sides get the same requests. Python code
+does not handle single records, because it would be the bottleneck: the producer passes whole lists to librdkafka, and
+``fetch`` uses a plain socket and reads batch headers only.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from integration.bench.committers import commits
 from integration.bench.raw import fetch_all
 
 CHUNK = 10000
-"""Messages handed to librdkafka at once."""
+"""Number of messages that are passed to librdkafka at once."""
 WINDOW = 48 << 20
-"""So many bytes may be under way: more would only make the producer touch new memory for every message."""
+"""Greatest number of outstanding bytes, because more would make the producer use new memory for every message."""
 STAMP = struct.Struct(">d")
 PADDING = bytes(92)
 
 
 def wait_for_start() -> None:
-    """Say that we are ready, begin when told: several clients begin together, and their start is not measured."""
+    """Report readiness and wait for the start signal, so that clients begin together, after their start."""
     print("ready", flush=True)
     sys.stdin.readline()
 
@@ -110,7 +110,7 @@ def fetch(topic: str, leaders: list[tuple[str, int, int]], count: int) -> dict[s
 
 
 def latency(bootstrap: str, topic: str, rate: int, seconds: float, acks: str) -> dict[str, float]:
-    """Milliseconds from the call of produce to the record in the consumer's hands, at a steady rate, no lingering."""
+    """Milliseconds from the call of produce to the consumer's poll with the record, at a steady rate, no lingering."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": acks, "log_level": 0})
     consumer = Consumer(
         {
@@ -127,7 +127,7 @@ def latency(bootstrap: str, topic: str, rate: int, seconds: float, acks: str) ->
     count = int(rate * seconds)
     warm = rate
     reader = threading.Thread(target=_read_stamps, args=(consumer, count + warm, lag))
-    for _ in range(20):  # connections are made and the first requests are over before the clock starts
+    for _ in range(20):  # warm-up, so that connections and first requests are not measured
         producer.produce(topic, STAMP.pack(0.0) + PADDING, partition=0)
         producer.flush(30)
     wait_for_start()

@@ -1,4 +1,4 @@
-"""Cells that produce: sizes, acks, partitions, producers, one message a request, Kafka's own ProducerPerformance."""
+"""Cells that produce, with several sizes, acks, partitions and producers, and Kafka's own ProducerPerformance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUMMARY = re.compile(r"([\d.]+) records/sec")
 
 
 def rate_metrics(at_least: float | None = None, cpu_at_most: float | None = None) -> tuple[Metric, Metric]:
-    """Messages a second, and the brokers' CPU for a GB of payload."""
+    """Metrics: messages a second, and the brokers' CPU seconds for a GB of payload."""
     return Metric("rate", "msg/s", at_least=at_least), Metric("cpu", "CPU s/GB", at_most=cpu_at_most)
 
 
@@ -63,7 +63,7 @@ class ProduceCell(ClusterCell):
         }
 
     def order(self, side: Side, topic: str) -> Order:
-        """What one producer does."""
+        """The order for one producer."""
         return "produce", {
             "bootstrap": side.bootstrap,
             "topic": topic,

@@ -1,4 +1,4 @@
-"""Kafka requests on plain sockets: what a client costs at least."""
+"""Kafka requests on plain sockets, which cost the client the least CPU."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import struct
 from typing import Any
 
 from kafkalite.common.types import ZERO_UUID
+from kafkalite.network.blocking_client import BlockingConnection
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request
 from kafkalite.protocol.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest, encode_fetch_request
-from kafkalite.protocol.frames import request_header, response_body_offset
 
 CLIENT_ID = "bench"
 PARTITION_BYTES = 1 << 20
@@ -24,32 +24,15 @@ LAST_DELTA_AT = 23
 BATCH_OVERHEAD = 12
 
 
-class RawConnection:
+class RawConnection(BlockingConnection):
     """One request at a time to one broker."""
 
     def __init__(self, host: str, port: int, timeout: float = 30.0) -> None:
-        self._socket = socket.create_connection((host, port), timeout=timeout)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = bytearray(4096)
-        self._correlation = 0
-
-    def __enter__(self) -> RawConnection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
+        super().__init__(socket.create_connection((host, port), timeout), CLIENT_ID)
 
     def roundtrip(self, api_key: int, version: int, body: bytes) -> memoryview:
         """Send a request; the body of its answer, valid until the next call. Raises ``OSError``."""
-        self._correlation += 1
-        header = request_header(api_key, version, self._correlation, CLIENT_ID)
-        self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-        frame = self._receive(struct.unpack(">i", self._receive(4))[0])
-        return frame[response_body_offset(api_key, version, frame) :]
+        return self.call(api_key, version, body, reuse=True)
 
     def ask(self, api_key: int, version: int, message: Any) -> Any:
         """A request and its answer as messages of the codec."""
@@ -57,24 +40,12 @@ class RawConnection:
         return decode_response(api_key, version, self.roundtrip(api_key, version, body))
 
     def metadata_of_nothing(self) -> None:
-        """The smallest question that every broker answers."""
+        """Send a Metadata request without topics, the smallest request that every broker answers."""
         self.roundtrip(ApiKey.METADATA, 1, struct.pack(">i", 0))
-
-    def _receive(self, size: int) -> memoryview:
-        if len(self._buffer) < size:
-            self._buffer = bytearray(size)
-        view = memoryview(self._buffer)[:size]
-        got = 0
-        while got < size:
-            count = self._socket.recv_into(view[got:])
-            if not count:
-                raise ConnectionError("closed by the broker")
-            got += count
-        return view
 
 
 def fetch_all(host: str, port: int, topic: str, partition: int, count: int) -> tuple[int, int]:
-    """Read ``count`` records of a partition from its beginning: (records, bytes). Only batch headers are looked at."""
+    """Read ``count`` records of a partition from its beginning by their batch headers: (records, bytes)."""
     offset = size = 0
     with RawConnection(host, port) as connection:
         while offset < count:

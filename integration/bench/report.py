@@ -1,4 +1,4 @@
-"""What the bench found: kept while it runs, shown as a table, written as Markdown."""
+"""Results of the bench: kept in a file during the run, shown as a table, written as Markdown."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TABLE = ("| work | unit | kafkalite | Kafka 3.9.1 | ratio | target | |", "|---|-
 
 
 NOTES = "## Notes"
-"""What stands below this heading in the report was written by hand and is kept."""
+"""Heading of the notes, which are written by hand and kept in a new report."""
 
 
 class Results:
-    """Every round's numbers, kept in the file ``store`` where one is given: a run may measure some cells anew."""
+    """The figures of every round, kept in the file ``store`` if there is one, so that a run may repeat single cells."""
 
     def __init__(self, store: Path | None = None) -> None:
         self._store = store
@@ -33,11 +33,11 @@ class Results:
             self._rounds = json.loads(store.read_text())
 
     def forget(self, cell: Cell) -> None:
-        """The cell is measured anew."""
+        """Delete the figures of a cell before it is measured again."""
         self._rounds.pop(cell.name, None)
 
     def add(self, cell: Cell, side: str, values: dict[str, float]) -> None:
-        """One round of one side; also shown at once."""
+        """Add one round of one side, and print it."""
         self._rounds.setdefault(cell.name, {}).setdefault(side, []).append(values)
         if self._store is not None:
             self._store.write_text(json.dumps(self._rounds, indent=1))
@@ -45,11 +45,11 @@ class Results:
         print(f"{cell.name:20} {side:10} {shown}", flush=True)
 
     def of(self, cell: Cell) -> Mapping[str, Sequence[Mapping[str, float]]]:
-        """Side → its rounds."""
+        """Side → the figures of its rounds."""
         return self._rounds.get(cell.name, {})
 
     def table(self, cells: Sequence[Cell]) -> str:
-        """For a terminal."""
+        """The figures as a table for a terminal."""
         lines = [f"{'cell':22}{'':12}{'kafkalite':>12}{'Kafka':>12}{'ratio':>8}  target"]
         for figure in (figure for cell in cells for figure in cell.figures(self.of(cell))):
             met = figure.metric.met(figure.kafkalite, figure.kafka)
@@ -62,7 +62,7 @@ class Results:
 
 
 def number(value: float) -> str:
-    """Three digits that mean something."""
+    """A number with three significant digits."""
     if value >= 100000:
         return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1000:.0f} k"
     if value >= 10000:
@@ -73,7 +73,7 @@ def number(value: float) -> str:
 
 
 def write_report(path: Path, cells: Sequence[Cell], results: Results, rounds: int, minutes: float) -> None:
-    """Write the report: where and with what, then one table a group, then the notes that were there."""
+    """Write the report: machine and versions, then a table for each group, then the notes of the old report."""
     parts = [_head(rounds, minutes)]
     for group in dict.fromkeys(cell.group for cell in cells):
         rows = [_row(figure) for cell in cells if cell.group == group for figure in cell.figures(results.of(cell))]

@@ -24,7 +24,7 @@ OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cells that were asked for; 0 unless a cell failed."""
+    """Run the chosen cells; returns 0 unless a cell failed."""
     args = _parser().parse_args(arguments)
     if args.list:
         for cell in CELLS:
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Bench:
-    """Runs cells round by round, kafkalite and Kafka in turn."""
+    """Runs each round of a cell with kafkalite and Kafka in turn."""
 
     def __init__(self, directory: Path, rounds: int, sides: Sequence[str]) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""One of the two that are compared: a cluster of real processes, and what its brokers cost.
+"""One side of the comparison: a cluster of real processes, and the CPU and memory of its brokers.
 
 CPU and memory are read from ``/proc`` and are those of the broker processes with their children (kafkalite's guardian),
 never of ZooKeeper or the clients.
@@ -21,7 +21,7 @@ from integration.harness.wait import wait_for
 from kafkalite.embedded.cluster import Launcher, LocalCluster, kafkalite_launcher
 
 KAFKA_HEAP = "1g"
-"""What Kafka's own start script gives its broker."""
+"""Heap size of a broker by Kafka's own start script."""
 
 TICKS = os.sysconf("SC_CLK_TCK")
 FILL_CHUNK = 10000
@@ -41,7 +41,7 @@ OVERRIDES = {
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """How to start one side's brokers."""
+    """Starts one side's brokers."""
 
     name: str
     launcher: Launcher
@@ -52,7 +52,7 @@ KAFKA = Maker("kafka", kafka_launcher(KAFKA_HEAP))
 
 
 class Side:
-    """A started cluster of one maker in a directory of its own."""
+    """A cluster of one maker in its own directory."""
 
     def __init__(
         self, maker: Maker, directory: Path, brokers: int = 3, overrides: Mapping[str, str] | None = None
@@ -73,11 +73,11 @@ class Side:
         return self
 
     def reconnect(self) -> None:
-        """A new admin client: an old one goes on believing in a controller that has gone."""
+        """Make a new admin client, because an old one keeps asking a controller that has ended."""
         self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
 
     def close(self) -> None:
-        """End all processes and forget the data."""
+        """End all processes and delete the data."""
         self.admin = None
         self.cluster.close()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -98,7 +98,7 @@ class Side:
     def request_topic(
         self, topic: str, partitions: int, factor: int, assignment: list[list[int]] | None = None
     ) -> None:
-        """Create a topic; it may not be led yet."""
+        """Create a topic; its partitions may not have leaders yet."""
         assert self.admin is not None
         if assignment is not None:
             new = NewTopic(topic, num_partitions=len(assignment), replica_assignment=assignment)
@@ -107,7 +107,7 @@ class Side:
         self.admin.create_topics([new], request_timeout=60)[topic].result(60)
 
     def filled_topic(self, size: int, count: int) -> str:
-        """A topic of one partition with ``count`` messages of ``size`` bytes; made at the first call."""
+        """A topic of one partition with ``count`` messages of ``size`` bytes, made by the first call."""
         topic = self._filled.get((size, count))
         if topic is None:
             topic = f"filled-{size}-{count}"
@@ -124,7 +124,7 @@ class Side:
         return broker.host, broker.port
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic; its files go a second later."""
+        """Delete a topic; the brokers delete its files a second later."""
         assert self.admin is not None
         with contextlib.suppress(Exception):
             self.admin.delete_topics([topic])[topic].result(30)
@@ -175,7 +175,7 @@ def children(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process; 0 where it has gone."""
+    """User and system time of a process; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -184,7 +184,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory of a process; 0 where it has gone."""
+    """Resident memory of a process; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
     except OSError:

@@ -1,4 +1,4 @@
-"""Cells of Spark: our source beside Spark's own, on the same Spark, the same broker, the same data and two cores.
+"""Cells of Spark: kafkalite's source and Spark's own, on the same Spark, broker and data, with two cores.
 
 The columns *kafkalite* and *kafka* are the two sources here; the broker is kafkalite's for both.
 """
@@ -23,14 +23,15 @@ from integration.harness.peers import SPARK_KAFKA, SPARK_KAFKA_4_1, cache_dir, l
 READING = "Spark 4.1.1: reading a topic of a kafkalite broker, by our source and (column Kafka) by Spark's own"
 STREAMING = "The newest Spark: a stream over a whole topic, by our source and (column Kafka) by Spark's own"
 SPARK = "pyspark==4.1.1"
-"""The Spark of the comparison: the last of which every part of the connector is there."""
+"""The Spark of the comparison: the last version for which the registry has every part of Spark's own connector."""
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 2
 BYTES, RECORDS = 3_000_000_000, 10_000_000
-"""Uncompressed, in the topic that is read, whichever comes first: the faster source takes seconds for it, of which
-planning is a small part."""
+"""Limits of the topic's uncompressed bytes and of its records. The faster source takes seconds for them, so that
+planning is a small part of its time."""
 WARM, ROUNDS, LOOKS = 4, 3, 1
-"""In each session. A JVM is slow until it has compiled; and nobody looks at the memory while time is taken."""
+"""Runs in each session: warm-up runs, because a JVM is slow until it has compiled; timed runs; and separate runs that
+measure memory, because that would slow down the timed ones."""
 TIMEOUT = 1800
 
 
@@ -55,7 +56,7 @@ class SparkReadCell(FreshCell):
         self.codec = codec
 
     def run(self, maker: Maker, directory: Path) -> dict[str, float]:
-        """The median of some rounds, in a session of its own."""
+        """The median of some rounds in a separate session."""
         side = Side(KAFKALITE, directory, brokers=1).start()
         try:
             side.create_topic("read", PARTITIONS)
@@ -80,12 +81,12 @@ class SparkReadCell(FreshCell):
         return {"rate": median(rates), "memory": result["memory"] / 1e6, "cpu": cpu}
 
     def spark_home(self) -> Path | None:
-        """Where the Spark of the comparison is; ``None``: the one that is installed."""
+        """Folder of the Spark to compare with; ``None``: the installed one."""
         return spark_home()
 
 
 class SparkStreamCell(SparkReadCell):
-    """The same as streams, with which sources in Python are trusted by later Sparks only."""
+    """The same as streams, for which Spark has supported sources in Python only since later versions."""
 
     group = STREAMING
     job = "integration.bench.spark_stream_job"
@@ -93,13 +94,13 @@ class SparkStreamCell(SparkReadCell):
     connector = SPARK_KAFKA
 
     def spark_home(self) -> Path | None:
-        """The installed one."""
+        """``None``: the installed Spark."""
         return None
 
 
 def fill(bootstrap: str, size: int, codec: str) -> int:
-    """Words, as many as :data:`BYTES` and :data:`RECORDS` allow, in batches of a usual size; how many records that
-    is."""
+    """Fill the topic up to :data:`BYTES` or :data:`RECORDS`, in batches of a usual size; returns the number of
+    records."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -123,13 +124,13 @@ def fill(bootstrap: str, size: int, codec: str) -> int:
 
 
 def value(size: int, number: int) -> bytes:
-    """Something between text and noise: a codec makes a half or a third of it."""
+    """A value that a codec compresses to a half or a third."""
     words = (b"%07x" % (number * 2_654_435_761 * (at + 1) % (1 << 28)) for at in range(size // 8 + 1))
     return b" ".join(words)[:size]
 
 
 def run_spark(order: dict[str, object], job: str, home: Path | None) -> dict[str, Any]:
-    """What the program ``job`` measured, on the Spark in ``home``, or on the installed one."""
+    """Run the program ``job`` with the Spark in ``home``, or with the installed one; returns its figures."""
     path = os.pathsep.join(str(folder) for folder in (home, ROOT) if folder)
     done = subprocess.run(
         [sys.executable, "-m", job, json.dumps(order)],
@@ -148,7 +149,7 @@ def run_spark(order: dict[str, object], job: str, home: Path | None) -> dict[str
 
 
 def spark_home() -> Path:
-    """A folder with :data:`SPARK`, from PyPI, which goes before the Spark that is installed."""
+    """A folder with :data:`SPARK` from PyPI, for the path before the installed Spark."""
     home = cache_dir() / SPARK.replace("==", "-")
     if not (home / "pyspark").is_dir():
         partial = home.with_name(f"{home.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""One Spark session that reads a topic again and again: run by the Spark that is measured, in a process of its own.
+"""One Spark session that reads a topic repeatedly, in a separate process with the measured Spark.
 
 ``python -m integration.bench.spark_job ORDER``: JSON in, JSON out (the last line).
 """
@@ -21,12 +21,12 @@ from pyspark.sql import SparkSession
 from kafkalite.spark import python
 
 SAMPLE = 0.25
-"""Seconds from one look at the memory to the next."""
+"""Seconds between two samples of the memory."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Memory(threading.Thread):
-    """The most that all processes under this one have had together, in bytes; what they share counts once."""
+    """The greatest memory of this process and its descendants together, in bytes; shared pages count once."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -35,21 +35,21 @@ class Memory(threading.Thread):
         self._looking.set()
 
     def run(self) -> None:
-        """Look every now and then."""
+        """Sample the memory every :data:`SAMPLE` seconds."""
         while self._looking.wait():
             self.peak = max(self.peak, sum(proportional_size(pid) for pid in family(os.getpid())))
             time.sleep(SAMPLE)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """While something is timed: to look costs the more the more processes there are."""
+        """Take no samples during a timed run, because a sample costs time for each process."""
         self._looking.clear()
         yield
         self._looking.set()
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that come from it."""
+    """A process and all its descendants."""
     found = [pid]
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -60,7 +60,7 @@ def family(pid: int) -> list[int]:
 
 
 def proportional_size(pid: int) -> int:
-    """Resident memory of a process, shared pages divided among those that share them; 0 where it has ended."""
+    """Proportional set size of a process (shared pages are divided among their processes); 0 if it has ended."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -71,7 +71,7 @@ def proportional_size(pid: int) -> int:
 
 
 def cpu_seconds() -> float:
-    """What this process and all that come from it have used, those that have ended and were waited for, too."""
+    """CPU seconds of this process and its descendants, including those that have ended and were waited for."""
     total = 0
     for pid in family(os.getpid()):
         try:
@@ -84,7 +84,7 @@ def cpu_seconds() -> float:
 
 def session(jars: str) -> SparkSession:
     """Two cores, and no more memory than the work needs."""
-    # For a session that runs no Python it changes nothing.
+    # Harmless for a session that runs no Python.
     os.environ["PYSPARK_PYTHON"] = python.program()
     builder = SparkSession.builder.master("local[2]")
     for name, value in {
@@ -102,8 +102,8 @@ def session(jars: str) -> SparkSession:
 
 
 def measure(order: dict[str, Any], memory: Memory, work: Callable[[int], float]) -> dict[str, Any]:
-    """``work(number)``, which returns its rows a second: ``warm`` times, then ``rounds`` times that count, then
-    ``looks`` times for the memory's sake. The rates of those that count, their processor seconds, the most memory."""
+    """Call ``work(number)``, which returns its rows a second: ``warm`` times unmeasured, ``rounds`` times for the
+    rates, ``looks`` times for the memory. Returns the rates, their CPU seconds, and the greatest memory."""
     memory.start()
     numbers = iter(range(order["warm"] + order["rounds"] + order["looks"]))
     for number in islice(numbers, order["warm"]):
@@ -119,14 +119,14 @@ def measure(order: dict[str, Any], memory: Memory, work: Callable[[int], float])
 
 
 def rate(rows: int, work: Callable[[], object]) -> float:
-    """Rows a second of what moves so many."""
+    """Rows a second of ``work``, which moves ``rows`` rows."""
     began = time.perf_counter()
     work()
     return rows / (time.perf_counter() - began)
 
 
 def main() -> None:
-    """Read again and again."""
+    """Read the topic repeatedly and print the figures."""
     order: dict[str, Any] = json.loads(sys.argv[1])
     spark = session(order["jars"])
     if order["format"] == "kafkalite":

@@ -1,6 +1,6 @@
-"""One Spark session in which a stream reads a topic to its end, again and again, each time with a new checkpoint.
+"""One Spark session in which a stream reads a topic to its end repeatedly, each time with a new checkpoint.
 
-A stream begins once and then goes on for days: what counts is how fast it goes on, so its first micro-batch does not.
+The first micro-batch of each stream is not measured, because a stream starts once and then runs for days.
 
 ``python -m integration.bench.spark_stream_job ORDER``: JSON in, JSON out (the last line).
 """
@@ -17,11 +17,11 @@ from integration.bench.spark_job import Memory, measure, session
 from kafkalite.spark.source import KafkaliteDataSource
 
 MICRO_BATCHES = 2
-"""Few and long: Spark takes a tenth of a second for the files of each in the checkpoint, whatever the source."""
+"""Few and long ones, because with any source Spark takes a tenth of a second for the checkpoint files of each."""
 
 
 def main() -> None:
-    """Streams one after the other, each in :data:`MICRO_BATCHES`."""
+    """Run streams one after the other, each with :data:`MICRO_BATCHES`."""
     order: dict[str, Any] = json.loads(sys.argv[1])
     spark = session(order["jars"])
     spark.dataSource.register(KafkaliteDataSource)

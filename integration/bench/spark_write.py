@@ -1,7 +1,7 @@
-"""Cells of writing by Spark: our sink beside Spark's own, on the same Spark, the same broker, the same rows.
+"""Cells of writing by Spark: kafkalite's sink and Spark's own, with the same Spark, broker and rows.
 
-The columns *kafkalite* and *kafka* are the two sinks here; the broker is kafkalite's for both, and each reads what the
-other wrote. Acks, idempotence and batches are what each has where nothing is said.
+The columns *kafkalite* and *kafka* are the two sinks here; the broker is kafkalite's for both, and each sink's topic is
+read by both sources. Acks, idempotence and batches are the defaults of each sink.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from integration.harness.peers import SPARK_KAFKA_4_1, libs
 WRITING = "Spark 4.1.1: writing to a kafkalite broker, by our sink and (column Kafka) by Spark's own"
 JOB = "integration.bench.spark_write_job"
 BYTES = 100_000_000
-"""Of values, in each round."""
+"""Bytes of the values that a round writes."""
 
 
 class SparkWriteCell(FreshCell):
@@ -36,7 +36,7 @@ class SparkWriteCell(FreshCell):
         self.size = size
 
     def run(self, maker: Maker, directory: Path) -> dict[str, float]:
-        """The median of some rounds, in a session of its own; each writes to a new topic."""
+        """The median of some rounds in a separate session; each round writes to a new topic."""
         side = Side(KAFKALITE, directory, brokers=1).start()
         topics = [f"written-{number}" for number in range(WARM + ROUNDS + LOOKS)]
         try:

@@ -1,4 +1,4 @@
-"""One Spark session that writes a topic again and again: run by the Spark that is measured, in a process of its own.
+"""One Spark session that writes topics repeatedly, in a separate process with the measured Spark.
 
 ``python -m integration.bench.spark_write_job ORDER``: JSON in, JSON out (the last line).
 """
@@ -16,11 +16,11 @@ from integration.bench.spark_job import Memory, measure, rate, session
 
 SOURCES = ("kafka", "kafkalite")
 ARROW_BYTES = 2 << 20
-"""Bytes of rows that Spark hands to a worker at once, as docs/spark.md advises."""
+"""Bytes of rows that Spark passes to a worker at once, as docs/spark.md recommends."""
 
 
 def made(spark: SparkSession, rows: int, size: int) -> DataFrame:
-    """Keys and values of ``size`` bytes, in the memory of the JVM, so that making them costs no round anything."""
+    """Keys and values of ``size`` bytes, cached in the JVM, so that their creation is not measured."""
     hashes = ", ".join(f"sha2(cast(id + {at} as string), 256)" for at in range(size // 64 + 1))
     frame = spark.range(0, rows, 1, 2).selectExpr(
         "cast(cast(id as string) as binary) key", f"cast(substring(concat({hashes}), 1, {size}) as binary) value"
@@ -30,18 +30,18 @@ def made(spark: SparkSession, rows: int, size: int) -> DataFrame:
 
 
 def sums(frame: DataFrame) -> list[Any]:
-    """How many rows there are, and a sum over what they say, whatever their order."""
+    """Number of rows, and a checksum of their contents that does not depend on their order."""
     return list(frame.selectExpr("count(*)", "sum(xxhash64(key, value) % 1000000007)").collect()[0])
 
 
 def main() -> None:
-    """Write again and again, each time into a topic of its own.
+    """Write repeatedly, each time into a new topic.
 
-    At the end both sources must find in the topic what was written.
+    At the end both sources must read the written rows from the topic.
     """
     order: dict[str, Any] = json.loads(sys.argv[1])
     spark = session(order["jars"])
-    # For a session that runs no Python it changes nothing.
+    # Harmless for a session that runs no Python.
     spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", ARROW_BYTES)
     from kafkalite.spark.source import KafkaliteDataSource
 

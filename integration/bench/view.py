@@ -1,4 +1,4 @@
-"""A cluster as its brokers tell it: who is controller, and whether a topic is led and in sync everywhere."""
+"""State of a cluster by its brokers' answers: the controller, and whether a topic is led and in sync."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from integration.bench.raw import RawConnection
 from integration.bench.side import Side
 from integration.harness.wait import wait_for
 from kafkalite.embedded.probe import ask
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import request_class
 
 METADATA_VERSION = 5
 OFFSETS_VERSION = 4
@@ -23,7 +23,7 @@ def controller(side: Side) -> int:
 
 
 def all_in_sync(side: Side, topic: str, partitions: int) -> bool:
-    """Whether every live broker shows all partitions led with all replicas in sync, and every leader serves its own."""
+    """Whether all partitions are led and in sync in every live broker's metadata, and every leader serves its own."""
     leaders: dict[int, list[int]] = {}
     for broker_id in side.cluster.broker_ids:
         with _connect(side, broker_id) as connection:
@@ -40,8 +40,8 @@ def _connect(side: Side, broker_id: int) -> RawConnection:
 
 
 def _leaders(connection: RawConnection, topic: str, partitions: int) -> dict[int, list[int]] | None:
-    """Leader → partitions, where all are led and in sync."""
-    wanted = request_class(ApiKey.METADATA)
+    """Leader → partitions; ``None`` unless all partitions are led and in sync."""
+    wanted = messages.MetadataRequest
     request = wanted(topics=[wanted.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     (answer,) = connection.ask(ApiKey.METADATA, METADATA_VERSION, request).topics
     if answer.error_code or len(answer.partitions) != partitions:
@@ -57,8 +57,8 @@ def _leaders(connection: RawConnection, topic: str, partitions: int) -> dict[int
 
 
 def _serves(side: Side, leader: int, topic: str, partitions: list[int]) -> bool:
-    """Whether the leader tells the end of each partition, which only a leader does."""
-    wanted = request_class(ApiKey.LIST_OFFSETS)
+    """Whether the broker answers ListOffsets for each partition, which only a leader does."""
+    wanted = messages.ListOffsetsRequest
     asked = [
         wanted.ListOffsetsTopic.ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=-1, timestamp=LATEST

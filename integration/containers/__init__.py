@@ -1,1 +1,1 @@
-"""The system in containers: images, compose files, testcontainers, faults by real means."""
+"""The system in containers: images, compose files, testcontainers, faults by Docker and iptables."""

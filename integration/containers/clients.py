@@ -1,7 +1,7 @@
-"""The clients of a load, in a process of their own: ``python -m integration.containers.clients`` and a task as JSON.
+"""The clients of a load, in a separate process: ``python -m integration.containers.clients`` and a task as JSON.
 
-They begin at once and say on standard output, a line of JSON each time, how it goes. A line on standard input (or its
-end) ends the load: then everything is read once more, and the events are written to a file.
+The clients start at once and report their progress on standard output, one line of JSON each. A line on standard input
+(or its end) ends the load: then all records are read again, and the events are written to a file.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ GROUP = "readers"
 
 @dataclass(frozen=True)
 class Task:
-    """What the clients are to do."""
+    """The task of the clients."""
 
     brokers: dict[int, str]
-    """Id → address."""
+    """Broker id → address."""
     zookeeper: str
     topic: str
     partitions: int
     seed: str
-    """A text, so that many loads of one run differ."""
+    """A text, so that the loads of one run can differ."""
     result: str
     """Path of the file of events."""
 
@@ -46,11 +46,11 @@ class Task:
 
 
 def writers(task: Task, recorder: Recorder) -> list[Client]:
-    """Who sends: one producer of each kind, one that gives up soon, and a probe of each broker."""
+    """The sending clients: a producer of each kind, one with short timeouts, and a probe of each broker."""
     bootstrap = {"bootstrap.servers": ",".join(task.brokers.values())}
     where = task.topic, task.partitions
     patient = {**bootstrap, "message.timeout.ms": int(LONG * 1000), "request.timeout.ms": 5000}
-    # Not an idempotent one: librdkafka, when it gives up a record, sends those behind it anew under another epoch.
+    # Not idempotent, because librdkafka repeats the records behind one that timed out under another epoch.
     hasty = {**bootstrap, "message.timeout.ms": 2500, "request.timeout.ms": 1500}
     transactional = {**bootstrap, "transactional.id": f"{task.topic}-sender", "request.timeout.ms": 5000}
     plain, idempotent = ProducerKind.PLAIN, ProducerKind.IDEMPOTENT
@@ -66,7 +66,7 @@ def writers(task: Task, recorder: Recorder) -> list[Client]:
 
 
 def watchers(task: Task, recorder: Recorder) -> list[Client]:
-    """Who reads: consumers of both isolations, a group of two, onlookers."""
+    """The reading clients: consumers of both isolation levels, a group of two members, onlookers."""
     bootstrap, where = ",".join(task.brokers.values()), (task.topic, task.partitions)
     group = f"{task.topic}-{GROUP}"
     return [
@@ -78,7 +78,7 @@ def watchers(task: Task, recorder: Recorder) -> list[Client]:
 
 
 def report(recorder: Recorder, stopped: threading.Event) -> None:
-    """Say how it goes, until it ends."""
+    """Report the progress until the load ends."""
     while not stopped.wait(REPORT_EVERY):
         numbers = {
             "acknowledged": recorder.acknowledged,
@@ -89,7 +89,7 @@ def report(recorder: Recorder, stopped: threading.Event) -> None:
 
 
 def end(clients: list[Client]) -> None:
-    """Stop them all, and wait for each."""
+    """Stop all clients, and wait for each."""
     for client in clients:
         client.stopping.set()
     deadline = time.monotonic() + LONG
@@ -100,7 +100,7 @@ def end(clients: list[Client]) -> None:
 
 
 def main() -> int:
-    """Until told to end."""
+    """Run the clients until a line on standard input; returns the exit code."""
     task = Task.from_json(sys.argv[1])
     recorder = Recorder()
     sending, reading = writers(task, recorder), watchers(task, recorder)
@@ -117,7 +117,7 @@ def main() -> int:
         Reader(f"last-{isolation.value}", recorder, bootstrap, task.topic, task.partitions, isolation)
         for isolation in Isolation
     ]
-    # No transaction is open any more: readers of either isolation come to the end.
+    # All transactions are decided, so readers of both isolation levels reach the high watermark.
     ends = last[0].ends(task.partitions)
     for reader in last:
         reader.read_to(ends)

@@ -1,4 +1,4 @@
-"""``docker compose``, as a plugin of Docker or as the program that it once was."""
+"""``docker compose``, as a plugin of Docker or as the older separate program."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import Self
 from integration.containers.daemon import DockerError, docker
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
+LABEL = "com.docker.compose"
 HOW = "docker compose is missing: install it (Debian: apt-get install docker-compose)"
 
 
 def program() -> list[str]:
-    """The words that run it. Raises :class:`DockerError` where it is missing."""
+    """The command line of compose. Raises :class:`DockerError` if it is missing."""
     for words in (["docker", "compose"], ["docker-compose"]):
         try:
             if subprocess.run([*words, "version"], capture_output=True, check=False).returncode == 0:
@@ -28,7 +29,7 @@ def program() -> list[str]:
 
 
 class Compose:
-    """The services of a compose file ``name`` of ``docker/``, apart from all others; gone after ``with``."""
+    """The services of the compose file ``name`` of ``docker/`` as a separate project, removed after ``with``."""
 
     def __init__(self, name: str, environment: Mapping[str, str]) -> None:
         self._project = f"kafkalite-{secrets.token_hex(4)}"
@@ -41,7 +42,7 @@ class Compose:
         return _output(command, " ".join(command), timeout=600, environment=self._environment)
 
     def shell(self, script: str, directory: Path) -> str:
-        """Run the lines of a document as they stand there, in ``directory``. Raises :class:`DockerError`."""
+        """Run the unchanged lines of a document in ``directory``. Raises :class:`DockerError`."""
         shown = directory / DOCKER.name
         if not shown.exists():
             shown.symlink_to(DOCKER)
@@ -50,15 +51,17 @@ class Compose:
         return _output(["sh", "-euc", script], script, timeout=800, environment=environment, folder=directory)
 
     def run(self, service: str, *words: object) -> str:
-        """Run a program in the container of ``service``; what it printed."""
-        return self("exec", "-T", service, *words).strip()
+        """Run a program in the container of ``service``; returns its output."""
+        return docker("exec", self.container(service), *words).strip()
 
     def container(self, service: str) -> str:
-        """Id of a service's container."""
-        return self("ps", "--quiet", service).strip()
+        """Id of a service's container; by its labels, because a start of compose takes a second."""
+        labels = {"project": self._project, "service": service}
+        filters = [word for name, value in labels.items() for word in ("--filter", f"label={LABEL}.{name}={value}")]
+        return docker("ps", "--all", "--quiet", *filters)
 
     def healthy(self, service: str) -> bool:
-        """Whether Docker calls it so."""
+        """Whether Docker reports the service as healthy. Raises :class:`DockerError` if it has no container."""
         return docker("inspect", "--format", "{{.State.Health.Status}}", self.container(service)) == "healthy"
 
     def __enter__(self) -> Self:
@@ -73,7 +76,7 @@ class Compose:
 def _output(
     command: Sequence[str], shown: str, *, timeout: float, environment: Mapping[str, str], folder: Path | None = None
 ) -> str:
-    """What ``command`` printed. Raises :class:`DockerError`, which begins with ``shown``."""
+    """The output of ``command``. Raises :class:`DockerError`, whose text begins with ``shown``."""
     done = subprocess.run(
         command,
         cwd=folder,

@@ -1,4 +1,4 @@
-"""Fixtures of the container tests: the daemon, the images, a network of the test's own."""
+"""Fixtures of the container tests: the daemon, the images, a network for the test."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from integration.conftest import AGAINST_KAFKA, LEFT_OUT
 from integration.containers import images
 from integration.containers.daemon import REQUIRED, Daemon, NoDaemonError, docker
 
-# The tests remove what they make; the container that would do it otherwise comes from a registry.
+# The tests remove their containers, because testcontainers' own clean-up needs an image from a registry.
 os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def docker_daemon() -> Iterator[Daemon]:
-    """A Docker daemon that answers, for every test here: each is skipped, or fails where one is required, without."""
+    """A Docker daemon that answers. Without one each test here is skipped, or fails if a daemon is required."""
     if AGAINST_KAFKA:
         pytest.skip("the images are kafkalite's")
     try:
@@ -36,19 +36,19 @@ def docker_daemon() -> Iterator[Daemon]:
 
 @pytest.fixture(scope="session")
 def broker_image() -> str:
-    """Name of the broker's image, made from the sources as they are."""
+    """Name of the broker's image, built from the current sources."""
     return images.broker()
 
 
 @pytest.fixture(scope="session")
 def zookeeper_image() -> str:
-    """Name of ZooKeeper's image, the official one or its stand-in."""
+    """Name of ZooKeeper's image: the official one, or its replacement from ``docker/stand-ins``."""
     return images.zookeeper()
 
 
 @pytest.fixture
 def network() -> Iterator[str]:
-    """Name of a new network. Whatever is still on it when the test ends is removed with it."""
+    """Name of a new network, which is removed after the test together with its remaining containers."""
     name = f"kafkalite-{secrets.token_hex(4)}"
     docker("network", "create", "--label", "kafkalite-test", name)
     yield name

@@ -1,6 +1,6 @@
-"""The Docker daemon of these tests: the one that answers, or one that is started here, where we are root.
+"""The Docker daemon of these tests: a running one, or one that is started here if the user is root.
 
-``KAFKALITE_DOCKER=required`` makes a missing daemon a failure; otherwise what needs it is skipped, and says so.
+``KAFKALITE_DOCKER=required`` makes a missing daemon a failure; otherwise the tests that need it are skipped.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ REQUIRED = os.environ.get("KAFKALITE_DOCKER") == "required"
 HOW = "install Docker (Debian: apt-get install docker.io) and start it, or run the tests as root: they start it then"
 START_TIMEOUT = 60.0
 ATTEMPTS: tuple[tuple[str, ...], ...] = ((), ("--storage-driver=vfs",))
-"""Options of the daemon: where this machine is a container itself, its files may not do for the usual driver."""
+"""Options of the daemon to try: in a container the file system may not support the usual storage driver."""
 
 
 class DockerError(FailedError):
-    """A ``docker`` command failed; the text is its command line and what it said."""
+    """A ``docker`` command failed; the text is its command line and its output."""
 
 
 class NoDaemonError(Exception):
@@ -32,12 +32,12 @@ class NoDaemonError(Exception):
 def docker(
     *arguments: object, timeout: float = 600.0, check: bool = True, stdin: str | None = None, both: bool = False
 ) -> str:
-    """What ``docker ARGUMENTS`` prints, less the last newline; ``both``: to standard error, too.
+    """The output of ``docker ARGUMENTS`` without the last newline; ``both``: standard error, too.
 
-    Raises :class:`DockerError` where it is to ``check`` and the command fails.
+    Raises :class:`DockerError` if the command fails and ``check`` is set.
     """
     command = ["docker", *map(str, arguments)]
-    # The builder that every daemon has; the other one is a package of its own.
+    # The old builder, because every daemon has it, and BuildKit is a separate package.
     environment = {**os.environ, "DOCKER_BUILDKIT": "0"}
     done = subprocess.run(
         command, input=stdin or "", capture_output=True, text=True, check=False, timeout=timeout, env=environment
@@ -48,7 +48,7 @@ def docker(
 
 
 def answers() -> bool:
-    """Whether a daemon is there."""
+    """Whether a daemon answers."""
     if shutil.which("docker") is None:
         return False
     try:
@@ -66,13 +66,8 @@ class Daemon:
         if not answers():
             self._start()
 
-    @property
-    def started_here(self) -> bool:
-        """Whether it is ours."""
-        return self._process is not None
-
     def close(self) -> None:
-        """The daemon ends its containers and goes."""
+        """End the daemon and its containers."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(60)
@@ -86,7 +81,7 @@ class Daemon:
             raise NoDaemonError(f"no Docker daemon answers: {HOW}")
         folder = Path(tempfile.mkdtemp(prefix="kafkalite-dockerd-"))
         log = folder / "dockerd.log"
-        # Files of its own, because a killed daemon leaves its pid in /run, and another process may have it now.
+        # Separate files, because a killed daemon leaves its pid in /run, and another process may have that pid now.
         files = (f"--pidfile={folder}/docker.pid", f"--exec-root={folder}/run")
         for options in ATTEMPTS:
             if self._launch(log, (*files, *options)):

@@ -1,7 +1,7 @@
-"""Makes packets late: what ``tc netem delay`` does, for kernels without netem. A script of the standard library alone.
+"""Delays packets like ``tc netem delay``, for kernels without netem. A script that needs only the standard library.
 
 ``delayer.py QUEUE DELAY_MS JITTER_MS`` takes the packets that an iptables rule puts into a queue (NFQUEUE) of this
-network namespace and lets each pass after the delay and up to as much more as the jitter says, in their order.
+network namespace and lets each pass after the delay and a random part of the jitter, in their order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Queue:
         self._send(CONFIG, CONFIG_LENGTH, struct.pack("!I", LONGEST_QUEUE))
 
     def packets(self, timeout: float) -> Iterator[int]:
-        """The ids of those that came within ``timeout`` seconds, if any."""
+        """The ids of the packets that came within ``timeout`` seconds."""
         if not select.select([self._socket], [], [], timeout)[0]:
             return
         data = self._socket.recv(1 << 16)
@@ -56,7 +56,7 @@ class Queue:
             position += length + 3 & ~3
 
     def accept(self, packet: int) -> None:
-        """Let it pass."""
+        """Let a packet pass."""
         self._send(VERDICT, VERDICT_HEADER, struct.pack("!II", ACCEPT, packet))
 
     def _send(self, kind: int, attribute: int, payload: bytes) -> None:
@@ -77,7 +77,7 @@ def _packet_ids(attributes: bytes) -> Iterator[int]:
 
 
 def main(number: int, delay: float, jitter: float) -> None:
-    """Until it is ended."""
+    """Delay packets until the process is ended."""
     queue = Queue(number)
     print(READY, end="", flush=True)
     waiting: deque[tuple[float, int]] = deque()
@@ -85,7 +85,7 @@ def main(number: int, delay: float, jitter: float) -> None:
         timeout = max(waiting[0][0] - time.monotonic(), 0.0) if waiting else 60.0
         for packet in queue.packets(timeout):
             due = time.monotonic() + delay + random.uniform(0.0, jitter)
-            # None overtakes another: TCP would take that for a loss.
+            # Not before the packet in front, because TCP takes reordered packets for losses.
             waiting.append((max(due, waiting[-1][0]) if waiting else due, packet))
         while waiting and waiting[0][0] <= time.monotonic():
             queue.accept(waiting.popleft()[1])

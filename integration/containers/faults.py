@@ -1,6 +1,6 @@
-"""The faults: each is done to the system under load, is shown to have taken effect, and is healed.
+"""Faults in containers: each function injects a fault under load, waits until it shows an effect, and heals it.
 
-A fault returns one line that says what was done to whom, and by what it was seen.
+It returns one line that says what was done to which container, and which effect was seen.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ STORAGE_ERROR = "KAFKA_STORAGE_ERROR"
 NO_SPACE = "No space left on device"
 DELAY_MS, JITTER_MS, LOSS_PERCENT = 40, 20, 1.0
 FULL = 3
-"""The broker whose disk is small."""
+"""Id of the broker with the small disk."""
 
 
 class Reign(NamedTuple):
-    """Who leads a partition, and since when."""
+    """The leader of a partition and its leader epoch."""
 
     partition: int
     leader: int
@@ -37,33 +37,33 @@ class Reign(NamedTuple):
 
 @dataclass
 class Stage:
-    """Where a fault takes place."""
+    """The system, its load and the random numbers that a fault uses."""
 
     system: System
     load: Load
-    chance: random.Random
+    rng: random.Random
     records: int
-    """To be acknowledged while the fault lasts."""
+    """Number of records that must be acknowledged during the fault."""
     disk: Path
-    """Of broker :data:`FULL`."""
+    """Folder with the disk of broker :data:`FULL`."""
 
     def reign(self, partition: int | None = None) -> Reign:
-        """Of one partition, by chance unless it is named."""
+        """Leader and epoch of ``partition``, or of a random partition."""
         if partition is None:
-            partition = self.chance.randrange(self.load.partitions)
+            partition = self.rng.randrange(self.load.partitions)
         state = states(self.system, self.load.topic, self.load.partitions)[partition]
         return Reign(partition, state["leader"], state["leader_epoch"])
 
     def isr(self, partition: int) -> list[int]:
-        """The replicas in sync."""
+        """The ISR of a partition."""
         return list(states(self.system, self.load.topic, self.load.partitions)[partition]["isr"])
 
     def go_on(self) -> None:
-        """The load is served meanwhile."""
+        """Wait until the load has progressed during the fault."""
         self.load.wait_more(self.records)
 
     def overthrown(self, before: Reign) -> str:
-        """Wait until the broker's session has expired and another leads, in a later epoch."""
+        """Wait until the broker's session has expired and another broker leads in a later epoch."""
         wait_for(
             lambda: self.system.registration(before.leader) is None,
             f"the session of broker {before.leader} expires",
@@ -87,7 +87,7 @@ class Stage:
         wait_for(lambda: self.system.registration(broker) is not None, f"broker {broker} registers again", READY)
 
     def refusal(self, former: Reign, before: Counter[str]) -> str:
-        """Wait until who led refuses a record of that partition that was sent to it directly; what it says."""
+        """Wait until the former leader refuses a record that a probe sent to it; returns the error."""
 
         def refused() -> Counter[str]:
             return self.load.refused(former.leader, former.partition) - before
@@ -98,7 +98,7 @@ class Stage:
 
     @contextmanager
     def cut(self, container: str, peers: list[str]) -> Iterator[Namespace]:
-        """No packets between a container and some addresses."""
+        """Drop all packets between a container and some addresses."""
         network = self.system.network_of(container)
         network.drop(peers)
         try:
@@ -108,7 +108,7 @@ class Stage:
 
 
 def kill_leader(stage: Stage) -> str:
-    """``docker kill`` of a leader, and of its guardian with it: ZooKeeper must miss it by itself."""
+    """``docker kill`` of a leader together with its guardian, so that its session must expire."""
     before, system = stage.reign(), stage.system
     system.kill(system.broker(before.leader))
     try:
@@ -121,12 +121,12 @@ def kill_leader(stage: Stage) -> str:
 
 
 def pause_leader(stage: Stage) -> str:
-    """A leader is frozen past its session, and goes on as if nothing had been."""
+    """Pause a leader past its session timeout, and resume it."""
     return _pause(stage, stage.reign())
 
 
 def pause_controller(stage: Stage) -> str:
-    """The controller is frozen past its session while it leads a partition, and comes back."""
+    """Pause the controller past its session timeout while it leads a partition, and resume it."""
     system = stage.system
     epoch, first = stage.system.controller_epoch(), controller(system)
     reigns = [stage.reign(partition) for partition in range(stage.load.partitions)]
@@ -159,7 +159,7 @@ def _pause(stage: Stage, before: Reign) -> str:
 
 
 def disconnect_leader(stage: Stage) -> str:
-    """``docker network disconnect``: a leader alone in the world."""
+    """Disconnect a leader from all others by ``docker network disconnect``."""
     before, system = stage.reign(), stage.system
     system.disconnect(before.leader)
     try:
@@ -172,9 +172,9 @@ def disconnect_leader(stage: Stage) -> str:
 
 
 def cut_broker_from_broker(stage: Stage) -> str:
-    """A leader and one of its followers do not hear each other; everybody else hears both."""
+    """Drop the packets between a leader and one of its followers; all other connections work."""
     reign, system = stage.reign(), stage.system
-    other = stage.chance.choice([broker for broker in system.broker_ids if broker != reign.leader])
+    other = stage.rng.choice([broker for broker in system.broker_ids if broker != reign.leader])
     with stage.cut(system.broker(reign.leader), [system.broker_ip(other)]) as network:
 
         def shrunk() -> bool:
@@ -191,7 +191,7 @@ def cut_broker_from_broker(stage: Stage) -> str:
 
 
 def cut_leader_from_zookeeper(stage: Stage) -> str:
-    """A leader does not hear ZooKeeper any more, but its clients and the other brokers."""
+    """Cut a leader off from ZooKeeper; its clients and the other brokers reach it."""
     before, system = stage.reign(), stage.system
     said = stage.load.refused(before.leader, before.partition)
     with stage.cut(system.broker(before.leader), [system.server_ip(server) for server in SERVERS]) as network:
@@ -209,14 +209,14 @@ def cut_leader_from_zookeeper(stage: Stage) -> str:
 
 
 def cut_zookeeper_leader(stage: Stage) -> str:
-    """The ensemble's leader does not hear its followers: they choose another, and it serves nobody."""
+    """Cut the ensemble's leader off from its followers: they elect another, and the old leader serves no client."""
     system = stage.system
     old = system.zookeeper_leader()
     epoch = system.zookeeper_epoch(old)
     followers = [system.server_ip(server) for server in SERVERS if server != old]
     with stage.cut(system.server(old), followers) as network:
         now = _next_zookeeper_leader(system, old)
-        wait_for(lambda: "Mode" not in system.server_state(old), "the old leader serves nobody", READY)
+        wait_for(lambda: "Mode" not in system.server_state(old), "the old leader serves no client", READY)
         stage.go_on()
         dropped, later = network.dropped(), system.zookeeper_epoch(now)
     assert dropped > 0
@@ -257,7 +257,7 @@ def _all_serve(system: System) -> None:
 
 
 def slow_leader(stage: Stage) -> str:
-    """All that a leader sends is late, and some of it is lost."""
+    """Delay all packets that a leader sends, and drop some of them."""
     reign = stage.reign()
     network = stage.system.network_of(stage.system.broker(reign.leader))
     with network.slow_down(DELAY_MS, JITTER_MS, LOSS_PERCENT):
@@ -273,7 +273,7 @@ def slow_leader(stage: Stage) -> str:
 
 
 def full_disk(stage: Stage) -> str:
-    """A broker's disk is full, and then is not."""
+    """Fill a broker's disk, and free it again."""
     system = stage.system
     complaints = system.logs(system.broker(FULL)).count(NO_SPACE)
     led = [r.partition for r in map(stage.reign, range(stage.load.partitions)) if r.leader == FULL]

@@ -1,6 +1,6 @@
-"""The images under test: built once for each state of the sources, and kept.
+"""The images under test, built once for each state of the sources, and kept.
 
-The official images are taken where they are there or a registry has them; otherwise the stand-ins of
+The official base images are used if the daemon or a registry has them; otherwise the replacements in
 ``docker/stand-ins`` are built.
 """
 
@@ -28,7 +28,7 @@ ZOOKEEPER = "zookeeper:3.9"
 REPOSITORY = "kafkalite-test"
 PULL_TIMEOUT = 120.0
 KEPT = 5
-"""Images of brokers that stay, the newest: each state of the sources makes one."""
+"""Number of broker images that are kept, the newest, because each state of the sources makes one."""
 
 
 def exists(image: str) -> bool:
@@ -38,7 +38,7 @@ def exists(image: str) -> bool:
 
 @cache
 def official(image: str) -> bool:
-    """Whether ``image`` is there, or a registry gives it."""
+    """Whether the daemon or a registry has ``image``."""
     if exists(image):
         return True
     try:
@@ -49,7 +49,7 @@ def official(image: str) -> bool:
 
 
 def fingerprint(paths: Iterable[Path], *more: str) -> str:
-    """A tag that changes with the content of the files ``paths`` and with the words ``more``."""
+    """A tag that depends on the content of the files ``paths`` and on the words ``more``."""
     digest = hashlib.sha256("\0".join(more).encode())
     for path in sorted(paths):
         digest.update(f"\0{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
@@ -57,7 +57,7 @@ def fingerprint(paths: Iterable[Path], *more: str) -> str:
 
 
 def base() -> str:
-    """Python on Debian: the official image, or its stand-in."""
+    """Name of the image with Python on Debian: the official one, or its replacement."""
     if official(PYTHON):
         return PYTHON
     script = STAND_INS / "base.sh"
@@ -74,7 +74,7 @@ def base() -> str:
 
 
 def zookeeper() -> str:
-    """ZooKeeper: the official image, or its stand-in from Debian's package."""
+    """Name of ZooKeeper's image: the official one, or its replacement with Debian's package."""
     if official(ZOOKEEPER):
         return ZOOKEEPER
     ground = base()
@@ -88,7 +88,7 @@ def zookeeper() -> str:
 
 
 def broker() -> str:
-    """A broker, from the sources as they are now."""
+    """Name of the broker's image, built from the current sources."""
     ground = base()
     image = f"{REPOSITORY}/broker:{fingerprint(sources(), ground)}"
     if not exists(image):
@@ -101,22 +101,22 @@ def broker() -> str:
             )
         old = docker("images", "--format", "{{.Repository}}:{{.Tag}}", f"{REPOSITORY}/broker").split()[KEPT:]
         if old:
-            docker("rmi", *old, check=False)  # one that is in use stays
+            docker("rmi", *old, check=False)  # an image in use is not removed
     return image
 
 
 def sources() -> list[Path]:
-    """All that goes into the image of a broker."""
+    """All files from which the broker's image is built."""
     single = [ROOT / "pyproject.toml", ROOT / ".dockerignore", DOCKER / "broker.Dockerfile", *DOCKER.glob("*.py")]
     trees = [path for tree in TREES for path in (ROOT / tree).rglob("*") if path.is_file()]
     return single + [path for path in trees if path.suffix != ".pyc"]
 
 
 def broker_context(directory: Path, ground: str) -> Path:
-    """``directory`` with what the Dockerfile of the broker copies: the wheel, and those of all that it needs."""
+    """Put the files that the broker's Dockerfile copies into ``directory``: the wheel, and its dependencies' wheels."""
     shutil.copytree(DOCKER, directory / "docker")
     shutil.copy(ROOT / ".dockerignore", directory)
-    # A wheel that is built where the sources are takes in what an earlier one left there.
+    # Build from a copy, because a build in the source folder takes in the files that an earlier build left there.
     source, dist = directory / "source", directory / "dist"
     for tree in TREES:
         shutil.copytree(ROOT / tree, source / tree, ignore=shutil.ignore_patterns("__pycache__"))
@@ -124,12 +124,12 @@ def broker_context(directory: Path, ground: str) -> Path:
         shutil.copy(ROOT / name, source)
     _pip("wheel", "--no-deps", "--wheel-dir", dist, source)
     [wheel] = dist.glob("kafkalite-*.whl")
-    _pip("download", "--only-binary=:all:", "--dest", dist, *_target(ground), wheel)
+    _pip("download", "--only-binary=:all:", "--dest", dist, *_target(ground), f"{wheel}[security]")
     return directory
 
 
 def _target(ground: str) -> Iterable[str]:
-    # pip chooses wheels for the image's Python, which need not be the one of this machine
+    # Ask the image, because its Python, for which pip chooses wheels, may differ from the Python of this machine.
     ask = "import json, sys; print(json.dumps(list(sys.version_info[:2])))"
     major, minor = json.loads(docker("run", "--rm", "--entrypoint", "python3", ground, "-c", ask))
     yield from ("--python-version", f"{major}.{minor}", "--implementation", "cp")

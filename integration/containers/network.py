@@ -1,7 +1,7 @@
-"""Faults of the network, inside a container's own network namespace: packets dropped, lost by chance, or late.
+"""Network faults in a container's network namespace: packets dropped, lost at random, or delayed.
 
-``nsenter`` runs the host's ``iptables`` and ``tc`` there, so that an image needs neither. The kernel counts what it
-dropped: that proves that a partition was one.
+``nsenter`` runs the host's ``iptables`` and ``tc`` there, so that an image needs neither. The kernel's counters of
+dropped packets prove that a partition took effect.
 """
 
 from __future__ import annotations
@@ -26,32 +26,33 @@ class Namespace:
         self._enter = ["nsenter", "--target", str(pid), "--net"]
 
     def drop(self, peers: Iterable[str]) -> None:
-        """Nothing comes from ``peers`` (addresses) any more, and nothing reaches them."""
+        """Drop all packets from and to ``peers`` (addresses)."""
         for peer in peers:
             self._iptables("--append", INPUT, "--source", peer, "--jump", "DROP")
             self._iptables("--append", OUTPUT, "--destination", peer, "--jump", "DROP")
 
     def dropped(self) -> int:
-        """Packets that :meth:`drop` has kept away since :meth:`heal`."""
+        """Number of packets that :meth:`drop` has dropped since :meth:`heal`."""
         return self._counted("DROP")
 
     def delayed(self) -> int:
-        """Packets that were made late while :meth:`slow_down` lasts."""
+        """Number of packets that :meth:`slow_down` has delayed so far."""
         if has_netem():
             sent = re.search(r"qdisc netem.*\n Sent \d+ bytes (\d+) pkt", self._run("tc", "-s", "qdisc", "show"))
             return int(sent[1]) if sent else 0
         return self._counted("NFQUEUE")
 
     def heal(self) -> None:
-        """All packets pass again."""
+        """Let all packets pass again."""
         for chain in (INPUT, OUTPUT):
             self._iptables("--flush", chain)
 
     @contextmanager
     def slow_down(self, delay_ms: int, jitter_ms: int, loss_percent: float) -> Iterator[None]:
-        """What leaves is late, and some of it never arrives: ``tc netem``, or what stands in for it.
+        """Delay outgoing packets and drop some of them, by ``tc netem`` or its replacement.
 
-        A kernel without netem has queues to user space and drops by chance, which come to the same.
+        In a kernel without netem, a queue to user space (``delayer.py``) and a random iptables rule have the same
+        effect.
         """
         if has_netem():
             rule = f"netem delay {delay_ms}ms {jitter_ms}ms loss {loss_percent}%"
@@ -70,8 +71,8 @@ class Namespace:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == delayer.READY, "packets can be queued"
-            chance = f"--match statistic --mode random --probability {loss_percent / 100}"
-            self._iptables("--append", OUTPUT, *chance.split(), "--jump", "DROP")
+            matching = f"--match statistic --mode random --probability {loss_percent / 100}"
+            self._iptables("--append", OUTPUT, *matching.split(), "--jump", "DROP")
             self._iptables("--append", OUTPUT, "--jump", "NFQUEUE", "--queue-num", QUEUE, "--queue-bypass")
             yield
         finally:
@@ -80,7 +81,7 @@ class Namespace:
             process.communicate()
 
     def _device(self) -> str:
-        """The way out: after the cable was pulled, and plugged in again, it has another name."""
+        """Name of the default network device, which changes after a disconnect and a connect."""
         return self._run("ip", "-oneline", "-4", "route", "show", "default").split(" dev ")[1].split()[0]
 
     def _counted(self, target: str) -> int:
@@ -95,7 +96,7 @@ class Namespace:
 
 
 def run(*command: str) -> str:
-    """The output of a command. Raises ``RuntimeError`` with what it complained of."""
+    """The output of a command. Raises ``RuntimeError`` with its error output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
@@ -104,6 +105,6 @@ def run(*command: str) -> str:
 
 @cache
 def has_netem() -> bool:
-    """Whether the kernel can delay packets by itself: tried in a network namespace that ends at once."""
+    """Whether the kernel has netem, tried in a temporary network namespace."""
     trial = "tc qdisc add dev lo root netem delay 1ms"
     return subprocess.run(["unshare", "--net", *trial.split()], capture_output=True, check=False).returncode == 0

@@ -29,7 +29,7 @@ COMMIT_EVERY = 0.3
 
 
 def consumer(bootstrap: str, group: str, isolation: Isolation, **more: object) -> Consumer:
-    """A consumer that commits nothing by itself, and does not choose where to begin."""
+    """A consumer without automatic commits and without an offset reset policy."""
     return Consumer(
         {
             **PATIENT,
@@ -45,13 +45,13 @@ def consumer(bootstrap: str, group: str, isolation: Isolation, **more: object) -
 
 
 def check_error(message: Any) -> None:
-    """Raises what a consumer was told, where it is no passing trouble."""
+    """Raises the error in ``message``, unless it is a passing error."""
     if message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise KafkaException(message.error())
 
 
 class Reader(Client):
-    """Reads all partitions from the beginning, and on, while they are written."""
+    """Reads all partitions from the beginning and follows the writes."""
 
     def __init__(
         self, name: str, recorder: Recorder, bootstrap: str, topic: str, partitions: int, isolation: Isolation
@@ -66,7 +66,7 @@ class Reader(Client):
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
 
     def step(self) -> None:
-        """One record, or the news that there is none."""
+        """Poll one record, or the end of a partition."""
         message = self._consumer.poll(POLL)
         if message is None:
             return
@@ -80,7 +80,7 @@ class Reader(Client):
             check_error(message)
 
     def read_to(self, ends: Mapping[int, int]) -> None:
-        """On the caller's thread, until it was told of these ends."""
+        """Read on the caller's thread until all of ``ends`` are reached."""
         deadline = time.monotonic() + LONG
         while any(self._ends.get(partition, -1) < end for partition, end in ends.items()):
             if time.monotonic() > deadline:
@@ -88,7 +88,7 @@ class Reader(Client):
             self.step()
 
     def ends(self, partitions: int) -> dict[int, int]:
-        """The high watermarks, as the leaders tell them."""
+        """The leaders' high watermarks."""
         return {partition: self._end(partition) for partition in range(partitions)}
 
     def _end(self, partition: int) -> int:
@@ -101,12 +101,12 @@ class Reader(Client):
                     raise
 
     def finish(self) -> None:
-        """Leave."""
+        """Close the client."""
         self._consumer.close()
 
 
 class Member(Client):
-    """A member of a group: it asks what is committed, reads on from there, and commits how far it came."""
+    """A member of a group that reads on from the committed offsets, and commits its positions."""
 
     def __init__(self, name: str, recorder: Recorder, bootstrap: str, topic: str, group: str) -> None:
         super().__init__(name, recorder)
@@ -120,7 +120,7 @@ class Member(Client):
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def step(self) -> None:
-        """One record; from time to time a commit."""
+        """Poll one record; commit from time to time."""
         message = self._consumer.poll(POLL)
         if message is not None and message.error() is None:
             partition = f"{self._topic}-{message.partition()}"
@@ -133,7 +133,7 @@ class Member(Client):
             self._commit()
 
     def finish(self) -> None:
-        """Leave."""
+        """Close the client."""
         self._consumer.close()
 
     def _commit(self) -> None:
@@ -144,7 +144,7 @@ class Member(Client):
         try:
             done = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException:
-            done = []  # it may be committed, or not
+            done = []  # the outcome of the commit is unknown
         for one in done:
             if one.error is None:
                 self.recorder.note(OffsetCommitted(self._group, f"{self._topic}-{one.partition}", one.offset))
@@ -172,7 +172,7 @@ def look(
     partitions: Sequence[TopicPartition],
     hopeless: Any = lambda: False,
 ) -> list[TopicPartition]:
-    """What the group has committed, asked until there is an answer; none where it becomes ``hopeless``."""
+    """The group's committed offsets, requested until there is an answer; empty once ``hopeless`` is true."""
     while not hopeless():
         recorder.note(OffsetFetching(onlooker, group))
         try:
@@ -189,7 +189,7 @@ def look(
 
 
 class OffsetOnlooker(Client):
-    """Looks at what a group has committed, again and again, and is no member."""
+    """Reads a group's committed offsets in a loop, without being a member."""
 
     PAUSE = 0.1
 
@@ -200,17 +200,17 @@ class OffsetOnlooker(Client):
         self._consumer = consumer(bootstrap, group, Isolation.READ_COMMITTED)
 
     def step(self) -> None:
-        """One look."""
+        """Read the committed offsets once."""
         look(self._consumer, self.recorder, self.name, self._group, self._partitions, self.stopping.is_set)
         self.stopping.wait(self.PAUSE)
 
     def finish(self) -> None:
-        """Leave."""
+        """Close the client."""
         self._consumer.close()
 
 
 class LeaderOnlooker(Client):
-    """Looks in ZooKeeper who leads in which epoch."""
+    """Reads the leaders and leader epochs in ZooKeeper in a loop."""
 
     PAUSE = 0.1
 
@@ -225,7 +225,7 @@ class LeaderOnlooker(Client):
         self._reader: ZnodeReader | None = None
 
     def step(self) -> None:
-        """One look; what is new is noted."""
+        """Read the states once; record the changes."""
         try:
             if self._reader is None:
                 self._reader = ZnodeReader(self._zookeeper)
@@ -243,7 +243,7 @@ class LeaderOnlooker(Client):
         self.stopping.wait(self.PAUSE)
 
     def finish(self) -> None:
-        """Leave."""
+        """Close the client."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None

@@ -1,4 +1,4 @@
-"""Producers of a load: plain, idempotent, transactional, and probes that address one broker, leader or not."""
+"""Producers of a load: plain, idempotent, transactional, and probes that send to one broker, leader or not."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ PATIENT: Mapping[str, object] = {
     "topic.metadata.refresh.interval.ms": 2000,
     "log_level": 0,
 }
-"""Clients that give a broker up soon, and come back soon."""
+"""Settings of clients that close a silent connection soon, and reconnect soon."""
 LONG = 120.0
-"""Seconds for what will come about once the cluster is healed."""
+"""Seconds to wait for an effect of the healed cluster."""
 _SURELY_NOT = (ErrorCode.NOT_ENOUGH_REPLICAS,)
-"""What a broker answers that has not written the record. One that ceased to lead may have, and others may have it."""
+"""Errors after which the record is surely not in the log. A former leader, for example, may have written the record and
+replicated it before its error."""
 
 
 class Client(threading.Thread):
-    """A thread of the load: steps until it is told to stop; what it dies of is noted."""
+    """A thread of the load that repeats :meth:`step` until it is stopped; the recorder keeps its failure."""
 
     def __init__(self, name: str, recorder: Recorder) -> None:
         super().__init__(name=name, daemon=True)
@@ -54,7 +55,7 @@ class Client(threading.Thread):
         self.stopping = threading.Event()
 
     def run(self) -> None:
-        """The thread."""
+        """Run :meth:`begin`, repeat :meth:`step`, then :meth:`finish`."""
         try:
             self.begin()
             while not self.stopping.is_set():
@@ -64,23 +65,24 @@ class Client(threading.Thread):
             self.recorder.failure = f"{self.name}: {error!r}\n{traceback.format_exc()}"
 
     def begin(self) -> None:
-        """The beginning."""
+        """Set up, on the thread."""
 
     def step(self) -> None:
         """A little work."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """The end."""
+        """Clean up, on the thread."""
 
 
 class Sender(Client):
-    """``rate`` records a second to partitions by chance. After a fatal error it goes on under another name."""
+    """Sends ``rate`` records a second to random partitions. After a fatal error it continues under another name."""
 
     SETTINGS: ClassVar[Mapping[ProducerKind, Mapping[str, object]]] = {
         ProducerKind.PLAIN: {"enable.idempotence": False},
-        # One request in flight: of several, librdkafka takes the refusal of the second for a loss where only the first
-        # was refused, begins a new epoch, and sends anew what other partitions have (confluentinc/librdkafka#4953).
+        # One request in flight, because librdkafka with several takes the refusal of the second for a loss though only
+        # the first was refused, begins a new epoch, and repeats the records of other partitions
+        # (confluentinc/librdkafka#4953).
         ProducerKind.IDEMPOTENT: {"enable.idempotence": True, "max.in.flight": 1},
         ProducerKind.TRANSACTIONAL: {"transaction.timeout.ms": 20000},
     }
@@ -98,7 +100,7 @@ class Sender(Client):
         seed: str,
     ) -> None:
         super().__init__(name, recorder)
-        self.chance = random.Random(f"{seed} {name}")
+        self.rng = random.Random(f"{seed} {name}")
         self._kind = kind
         self._topic = topic
         self._partitions = partitions
@@ -108,11 +110,11 @@ class Sender(Client):
         self._broken = False
 
     def begin(self) -> None:
-        """The first life."""
+        """Start the first producer."""
         self._begin_life()
 
     def step(self) -> None:
-        """Send one, hear what came."""
+        """Send one record, and handle the delivery reports."""
         if self._broken:
             self._give_up()
             self._begin_life()
@@ -120,14 +122,14 @@ class Sender(Client):
         self._producer.poll(1.0 / self._rate)
 
     def finish(self) -> None:
-        """Nothing is left under way; of what is, nobody knows the outcome."""
+        """Wait for all delivery reports; the outcome of records without a report is unknown."""
         self._producer.flush(LONG)
 
     def send(self, transaction: int) -> None:
-        """One record."""
+        """Send one record."""
         self._number += 1
         record = RecordId(self._who, self._number)
-        partition = self.chance.randrange(self._partitions)
+        partition = self.rng.randrange(self._partitions)
         self.recorder.note(Sent(record, f"{self._topic}-{partition}", transaction))
         try:
             self._producer.produce(
@@ -142,12 +144,12 @@ class Sender(Client):
         self._number = 0
         self._broken = False
         self._who = f"{self.name}.{self._life}"
-        # Without sequence numbers, librdkafka's retries overtake each other where the leader changes.
+        # Not ordered, because librdkafka's retries without sequence numbers overtake each other at a change of leaders.
         self.recorder.note(Started(self._who, self._kind, ordered=False))
         self._producer = Producer(self._settings)
 
     def _give_up(self) -> None:
-        """A producer that is broken tells what it knows of its records."""
+        """Purge a failed producer, so that it reports the outcome of its outstanding records."""
         with contextlib.suppress(KafkaException):
             self._producer.purge()
         with contextlib.suppress(KafkaException):
@@ -170,10 +172,10 @@ class TransactionSender(Sender):
     """Transactions of some records each; every fifth is aborted."""
 
     def begin(self) -> None:
-        """Each step is a life."""
+        """Nothing, because each step starts its own producer."""
 
     def step(self) -> None:
-        """One life: transactions until something is fatal. The next one's start ends what this one left open."""
+        """One producer: transactions until a fatal error. The next producer's start aborts its open transaction."""
         self._begin_life()
         try:
             self._insist(self._producer.init_transactions)
@@ -185,18 +187,19 @@ class TransactionSender(Sender):
             self._give_up()
 
     def finish(self) -> None:
-        """A last life ends what the one before left open, so that readers of committed records come to the end."""
+        """Start a last producer, which aborts the open transaction, so that read_committed readers reach the end."""
         self._begin_life()
         self._insist(self._producer.init_transactions)
 
     def _transaction(self, number: int) -> None:
         self._producer.begin_transaction()
         self.recorder.note(Begun(self._who, number))
-        for _ in range(self.chance.randrange(1, 12)):
+        for _ in range(self.rng.randrange(1, 12)):
             self.send(number)
             self._producer.poll(1.0 / self._rate)
-        if self.chance.random() < 0.2:
-            # A transaction of which the coordinator has not heard yet cannot be aborted right behind another.
+        if self.rng.random() < 0.2:
+            # Flush first, because a transaction that the coordinator does not know yet cannot be aborted right behind
+            # another one.
             self._producer.flush(10.0)
             self._abort(number)
             return
@@ -215,7 +218,7 @@ class TransactionSender(Sender):
         self.recorder.note(Aborted(self._who, number))
 
     def _insist(self, call: Any) -> None:
-        """Call until it is done or hopeless: timing out is neither."""
+        """Call until success or a permanent error; repeat after a timeout."""
         deadline = time.monotonic() + LONG
         while True:
             try:
@@ -227,7 +230,7 @@ class TransactionSender(Sender):
 
 
 class Probe(Client):
-    """Sends single records to one broker, whoever leads: what that one acknowledges, it acknowledges as the leader."""
+    """Sends single records to one broker, leader or not, because a broker that acknowledges a record claims to lead."""
 
     PAUSE = 0.05
     PATIENCE = 8.0
@@ -244,7 +247,7 @@ class Probe(Client):
         recorder.note(Started(self.name, ProducerKind.PLAIN))
 
     def step(self) -> None:
-        """One record."""
+        """Send one record."""
         self._number += 1
         record = RecordId(self.name, self._number)
         number = self._chance.randrange(self._partitions)
@@ -268,13 +271,13 @@ class Probe(Client):
         self.stopping.wait(self.PAUSE)
 
     def finish(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._wire is not None:
             self._wire.close()
             self._wire = None
 
     @staticmethod
-    def _answer(data: bytes) -> tuple[ErrorCode, int]:
+    def _answer(data: memoryview) -> tuple[ErrorCode, int]:
         cursor = Cursor(data)
         cursor.take("i")
         cursor.text()

@@ -1,6 +1,6 @@
-"""An idempotent producer that writes to every partition at a steady rate, and notes when each acknowledged.
+"""An idempotent producer that writes to every partition at a steady rate, and records the times of acknowledgements.
 
-Time between two acknowledgements of a partition is the time for which its users waited.
+The time between two acknowledgements of a partition is the time for which its producers waited.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from integration.harness.wait import wait_for
 
 
 class SteadyLoad:
-    """``rate`` records a second, in turn to each partition of ``topic``, while in ``with``."""
+    """Sends ``rate`` records a second, to the partitions of ``topic`` in turn, inside ``with``."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int = 300) -> None:
         self.errors: list[str] = []
@@ -33,7 +33,7 @@ class SteadyLoad:
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 0,
-                # A broker that was restarted a moment ago is not to be waited for longer than it takes.
+                # Short, because a longer backoff after a restart would count as the broker's gap.
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
             }
@@ -45,7 +45,7 @@ class SteadyLoad:
         wait_for(lambda: self.acknowledged >= goal, f"{count} more records acknowledged", timeout=120)
 
     def forget_gaps(self) -> list[float]:
-        """The longest gap of each partition so far, in seconds, which begin anew."""
+        """The longest gap of each partition in seconds since the last call; starts the measurement again."""
         longest, self.longest = self.longest, [0.0] * len(self.longest)
         return longest
 

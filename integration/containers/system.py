@@ -1,7 +1,7 @@
-"""The system in containers: an ensemble of three ZooKeeper servers and three brokers, on a network of their own.
+"""The system in containers: an ensemble of three ZooKeeper servers and three brokers, on a separate network.
 
-Containers have fixed addresses, which the host's clients reach as well. What a broker stores lies in a folder of the
-host: it outlives the container's death, and can be looked at from outside.
+Containers have fixed addresses, which the host's clients reach, too. A broker's log directory is a folder of the host:
+it outlives the container, and tests can read it.
 """
 
 from __future__ import annotations
@@ -26,24 +26,28 @@ from kafkalite.embedded.znodes import read_znodes
 
 BROKERS, SERVERS = (1, 2, 3), (1, 2, 3)
 USER = 1001
-"""Of the broker's image."""
+"""User id of the broker's image."""
 SESSION_SECONDS = 4.0
 CHROOT = "/kafkalite"
-READY = 120.0
-"""Seconds, on a machine that is busy."""
+READY = 240.0
+"""Seconds for the start on a busy machine."""
 SERVER_SETTINGS = {
     "ZOO_TICK_TIME": "500",
     "ZOO_INIT_LIMIT": "20",
-    # A leader without a quorum, and a follower without a leader, give up after two seconds.
+    # Two seconds after which a leader without a quorum and a follower without a leader give up.
     "ZOO_SYNC_LIMIT": "4",
     "ZOO_STANDALONE_ENABLED": "false",
     "ZOO_ADMINSERVER_ENABLED": "false",
     "ZOO_4LW_COMMANDS_WHITELIST": "srvr,mntr,cons",
-    # In an election, who is dead is not waited for longer than that.
+    # No syncs, because a busy disk would end sessions; its data need only outlive its process.
+    "ZOO_CFG_EXTRA": "forceSync=no",
+    # At most one second of an election waits for a dead server.
     "JVMFLAGS": "-Xmx128m -Dzookeeper.cnxTimeout=1000",
 }
 BROKER_SETTINGS = {
     "zookeeper.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
+    # Not the session timeout, which is its default, because a broker ends that finds no ZooKeeper for so long.
+    "zookeeper.connection.timeout.ms": str(int(READY * 1000)),
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "4000",
@@ -52,15 +56,15 @@ BROKER_SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "auto.create.topics.enable": "false",
     "transaction.state.log.num.partitions": "3",
-    # Whoever took over goes on: so that what the one before says when it comes back can be heard.
+    # The new leader keeps leading, so that the test can see the answers of the former leader when it comes back.
     "auto.leader.rebalance.enable": "false",
-    # A disk that is full is to be free again when the ballast goes, not when old segments go.
+    # No retention, because only the removal of the ballast file may free the full disk.
     "log.retention.ms": "-1",
 }
 
 
 class System:
-    """Six containers. ``directory`` has a folder for each broker, made before :meth:`start`, or by it."""
+    """Six containers. ``directory`` has a folder for each broker; :meth:`start` makes the missing folders."""
 
     def __init__(self, directory: Path, zookeeper_image: str, broker_image: str) -> None:
         self.directory = directory
@@ -68,11 +72,11 @@ class System:
         self._images = {"zookeeper": zookeeper_image, "broker": broker_image}
         self._subnet = ""
 
-    # What it is
+    # Names and addresses
 
     @property
     def broker_ids(self) -> list[int]:
-        """All brokers, alive or not."""
+        """Ids of all brokers, alive or not."""
         return list(BROKERS)
 
     @property
@@ -94,11 +98,11 @@ class System:
         return f"{self.name}-zookeeper{server}"
 
     def broker_ip(self, broker: int) -> str:
-        """Address in the containers' network."""
+        """IP address in the containers' network."""
         return f"{self._subnet}.{20 + broker}"
 
     def server_ip(self, server: int) -> str:
-        """Address in the containers' network."""
+        """IP address in the containers' network."""
         return f"{self._subnet}.{10 + server}"
 
     def address(self, broker: int) -> str:
@@ -106,7 +110,7 @@ class System:
         return f"{self.broker_ip(broker)}:9092"
 
     def data_dir(self, broker: int) -> Path:
-        """Its log directory, as the host sees it."""
+        """The broker's log directory, as a path of the host."""
         return self.directory / f"broker-{broker}"
 
     # Start and end
@@ -122,7 +126,7 @@ class System:
         self.wait_ready()
 
     def close(self) -> None:
-        """Remove everything; what the containers wrote is kept in ``directory``."""
+        """Remove the containers and the network; the output of the containers is kept in ``directory``."""
         names = [self.server(server) for server in SERVERS] + [self.broker(broker) for broker in BROKERS]
         for name in names:
             (self.directory / f"{name.removeprefix(self.name)[1:]}.log").write_text(self.logs(name))
@@ -130,7 +134,7 @@ class System:
         docker("network", "rm", self.name, check=False)
 
     def wait_ready(self) -> None:
-        """Wait until every broker serves, and knows all of them."""
+        """Wait until every broker serves, and has all brokers in its metadata."""
 
         def ready() -> bool:
             for broker in BROKERS:
@@ -144,53 +148,53 @@ class System:
     # Faults
 
     def kill(self, container: str) -> None:
-        """``docker kill``: every process of it ends at once."""
+        """End all processes of the container by ``docker kill``."""
         docker("kill", container)
 
     def start_again(self, container: str) -> None:
-        """After :meth:`kill`."""
+        """Start the container after :meth:`kill`."""
         docker("start", container)
 
     def pause(self, container: str) -> None:
-        """All its processes are frozen."""
+        """Freeze all processes of the container."""
 
         def frozen() -> bool:
             try:
                 docker("pause", container)
             except DockerError as error:
-                # "unable to freeze", where the machine is busy: they may go on, and it can be tried again
+                # "unable to freeze" on a busy machine: the processes may still run, so try again.
                 raise LookupError(str(error)) from error
             return True
 
         wait_for(frozen, f"{container} is frozen", READY)
 
     def resume(self, container: str) -> None:
-        """After :meth:`pause`."""
+        """Continue the container after :meth:`pause`."""
         docker("unpause", container)
 
     def disconnect(self, broker: int) -> None:
-        """Pull its network cable."""
+        """Disconnect the broker's container from the network."""
         docker("network", "disconnect", self.name, self.broker(broker))
 
     def connect(self, broker: int) -> None:
-        """After :meth:`disconnect`: it has its address again."""
+        """Connect the container after :meth:`disconnect`, with its old address."""
         docker("network", "connect", "--ip", self.broker_ip(broker), self.name, self.broker(broker))
 
     def network_of(self, container: str) -> Namespace:
-        """Where packets to and from the container pass."""
+        """The network namespace of the container."""
         return Namespace(int(docker("inspect", "--format", "{{.State.Pid}}", container)))
 
-    # What it says
+    # State
 
     def logs(self, container: str) -> str:
-        """Everything that it wrote."""
+        """The output of the container."""
         command = ["docker", "logs", container]
         return subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
         ).stdout
 
     def zookeeper_leader(self, but: int = 0) -> int:
-        """Which server leads the ensemble, not counting ``but``. Raises ``LookupError`` where none says so."""
+        """The server other than ``but`` that leads the ensemble. Raises ``LookupError`` if no server leads."""
         modes = {server: self.server_state(server).get("Mode", "does not serve") for server in SERVERS if server != but}
         for server, mode in modes.items():
             if mode == "leader" and "follower" in modes.values():
@@ -198,7 +202,7 @@ class System:
         raise LookupError(f"{modes}")
 
     def server_state(self, server: int) -> dict[str, str]:
-        """What ``srvr`` tells; nothing where the server does not answer."""
+        """The answer of ``srvr``; empty if the server does not answer."""
         try:
             with socket.create_connection((self.server_ip(server), 2181), 2.0) as connection:
                 connection.settimeout(2.0)
@@ -209,17 +213,17 @@ class System:
         return dict(re.findall(r"^([\w/ ]+): (.*)$", text, re.MULTILINE))
 
     def zookeeper_epoch(self, server: int) -> int:
-        """The epoch of the leader under whom the server's last transaction was made."""
+        """The epoch of the ZooKeeper leader that made the server's last transaction."""
         return int(self.server_state(server).get("Zxid", "0x0"), 16) >> 32
 
     def registration(self, broker: int) -> dict[str, Any] | None:
-        """What stands in ``/brokers/ids``; it has a new timestamp after each registration."""
+        """The broker's znode in ``/brokers/ids``, which has a new timestamp after each registration."""
         path = f"/brokers/ids/{broker}"
         data = read_znodes(self.zookeeper, [path]).get(path)
         return None if data is None else json.loads(data)
 
     def controller_epoch(self) -> int:
-        """How many controllers there were."""
+        """The controller epoch."""
         return int(read_znodes(self.zookeeper, ["/controller_epoch"])["/controller_epoch"])
 
     def round_trip(self, broker: int) -> float:
@@ -230,7 +234,7 @@ class System:
             return time.monotonic() - begun
 
     def _make_network(self) -> str:
-        """The first free one of some private networks; its first three numbers."""
+        """Make the first free one of some private networks; returns its first three numbers."""
         problem: Exception | None = None
         for third in range(16, 48):
             subnet = f"172.29.{third}"
@@ -244,7 +248,7 @@ class System:
 
     def _start_server(self, server: int) -> None:
         servers = " ".join(
-            f"server.{other}={self.server_ip(other)}:2888:3888;2181"  # clients' port behind the semicolon
+            f"server.{other}={self.server_ip(other)}:2888:3888;2181"  # the port for clients comes after the semicolon
             for other in SERVERS
         )
         settings = {**SERVER_SETTINGS, "ZOO_MY_ID": str(server), "ZOO_SERVERS": servers}

@@ -1,7 +1,7 @@
-"""Faults by real means, under load, in containers: nothing that was promised is broken, whatever is done.
+"""Faults of real containers under load break no guarantee.
 
-Each run is one history of producers, readers and groups, which the checker judges. ``KAFKALITE_SEED`` repeats an
-earlier one; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long forms, three seeds each.
+Each run makes one history of producers, readers and groups, which the history checker checks. ``KAFKALITE_SEED``
+repeats an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long histories with three seeds each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 from integration.conftest import SOAK
 from integration.containers.faults import FAULTS, FULL, Stage, cut_leader_from_zookeeper
-from integration.containers.system import System
+from integration.containers.system import READY, System
 from integration.containers.workload import Load, judge
 from integration.faults.cluster import create_topic, wait_in_sync
 from integration.faults.disk import small_disk
@@ -27,15 +27,15 @@ pytestmark = pytest.mark.kafkalite_only
 PARTITIONS = 3
 DISK_MEGABYTES = 400 if SOAK else 100
 FEW = (cut_leader_from_zookeeper,)
-"""Faults of ``make test``; ``make test-all`` has all of them."""
+"""Faults of ``make test``; ``make test-all`` runs all faults."""
 SHORT, LONG = 3_000, 10_000
-"""Records acknowledged in a history, at least."""
+"""Least number of acknowledged records in a short and in a long history."""
 SEEDS = (1, 2, 3)
 LAST_LINES = 25
 
 
 class Place(NamedTuple):
-    """What the faults of a run share."""
+    """The system and the folders that all faults share."""
 
     system: System
     disk: Path
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 @pytest.fixture(scope="module")
 def place(zookeeper_image: str, broker_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """One ensemble and three brokers for all faults, healed in between; one broker's disk is small."""
+    """One ensemble and three brokers for all faults, healed after each fault; one broker has a small disk."""
     if os.getuid() != 0:
         pytest.skip("faults of a container's network and disk need root")
     directory = tmp_path_factory.mktemp("containers")
@@ -57,7 +57,7 @@ def place(zookeeper_image: str, broker_image: str, tmp_path_factory: pytest.Temp
 
 
 def run(place: Place, fault: Callable[[Stage], str], seed: int, records: int) -> None:
-    """A history of at least so many acknowledged records, a third of them before the fault and a third during it."""
+    """Run a history of at least ``records`` acknowledged records, a third before the fault and a third during it."""
     system, begun = place.system, time.monotonic()
     system.wait_ready()
     topic = fresh_topic(fault.__name__.replace("_", "-"))
@@ -70,7 +70,7 @@ def run(place: Place, fault: Callable[[Stage], str], seed: int, records: int) ->
         seen = fault(Stage(system, load, random.Random(f"{seed} {fault.__name__}"), records // 3, place.disk))
         print(seen, flush=True)
         system.wait_ready()
-        wait_in_sync(system, topic, PARTITIONS, timeout=120.0)
+        wait_in_sync(system, topic, PARTITIONS, timeout=READY)
         load.wait_more(records // 3)
         history = load.finish()
         print(f"  {judge(history)}; {load.acknowledged:,} acknowledged, {time.monotonic() - begun:.1f} s", flush=True)
@@ -95,8 +95,8 @@ def run(place: Place, fault: Callable[[Stage], str], seed: int, records: int) ->
     [fault if fault in FEW else pytest.param(fault, marks=pytest.mark.full) for fault in FAULTS],
     ids=lambda fault: fault.__name__,
 )
-def test_short(place: Place, fault: Callable[[Stage], str]) -> None:
-    """Each fault once."""
+def test_a_short_history_with_a_fault_breaks_no_guarantee(place: Place, fault: Callable[[Stage], str]) -> None:
+    """Each fault, with one seed."""
     run(place, fault, int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30), SHORT)
 
 
@@ -104,6 +104,8 @@ def test_short(place: Place, fault: Callable[[Stage], str]) -> None:
 @pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_long(place: Place, fault: Callable[[Stage], str], seed: int) -> None:
-    """Each fault with several seeds, and longer."""
+def test_a_long_history_with_a_fault_breaks_no_guarantee(
+    place: Place, fault: Callable[[Stage], str], seed: int
+) -> None:
+    """Each fault, with several seeds and more records."""
     run(place, fault, seed, LONG)

@@ -1,4 +1,4 @@
-"""The load on a topic, as the test sees it: a process with all clients, told to end, and then judged."""
+"""The load on a topic: a process with all clients, which the test starts and ends, and whose history it checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkalite.testing.history.checker import check
 from kafkalite.testing.history.events import Event, LogEntry, RecordId, Replica
 
 PATIENCE = 240.0
-"""Seconds in which a busy machine does what takes an idle one a few."""
+"""Seconds that a busy machine may need for work of a few seconds."""
 
 
 class Load:
@@ -40,7 +40,7 @@ class Load:
         self._failure = ""
 
     def start(self) -> None:
-        """Begin; returns when the first records are acknowledged."""
+        """Start the clients; returns when the first records are acknowledged."""
         command = [sys.executable, "-m", "integration.containers.clients", self._task.to_json()]
         with self._errors.open("w") as errors:
             self._process = subprocess.Popen(
@@ -60,7 +60,7 @@ class Load:
         return self._acknowledged
 
     def refused(self, broker: int, partition: int | None = None) -> Counter[str]:
-        """What the broker said to records that were sent to it directly: error → how often."""
+        """The errors of ``broker`` for a probe's records: error → how often."""
         found: Counter[str] = Counter()
         for key, count in self._refused.items():
             who, where, error = key.split()
@@ -69,12 +69,12 @@ class Load:
         return found
 
     def wait_more(self, records: int) -> None:
-        """Wait until so many more are acknowledged."""
+        """Wait until ``records`` more records are acknowledged."""
         target = self._acknowledged + records
         self.wait_until(lambda: self._acknowledged >= target, f"{records} more records are acknowledged")
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait for what the clients are to see. Raises ``AssertionError`` where one of them dies."""
+        """Wait for ``condition``. Raises ``AssertionError`` if a client fails meanwhile."""
 
         def seen() -> bool:
             assert self._process is not None
@@ -84,7 +84,7 @@ class Load:
         wait_for(seen, what, PATIENCE, 0.1)
 
     def finish(self) -> list[Event]:
-        """End the load; everything that the clients noted, and what the replicas hold."""
+        """End the load; returns the events of the clients and the contents of the replicas."""
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.write("end\n")
         self._process.stdin.close()
@@ -92,11 +92,11 @@ class Load:
         return [*load(self._events), *replicas(self.system, self.topic, self.partitions)]
 
     def forget(self) -> None:
-        """The history was as it should be: its file, which would tell what was wrong, may go."""
+        """Remove the file of the history, because no violation has to be explained by it."""
         self._events.unlink()
 
     def close(self) -> None:
-        """Whatever happened, no process is left."""
+        """Kill the process of the clients, if it still runs."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -114,7 +114,7 @@ class Load:
 
 
 def replicas(system: System, topic: str, partitions: int) -> list[Replica]:
-    """What each broker holds of each partition, once they have the same number of records (or after a while)."""
+    """The contents of all replicas, once they have equal numbers of records (or after a timeout)."""
 
     def read() -> list[Replica]:
         return [
@@ -130,12 +130,12 @@ def replicas(system: System, topic: str, partitions: int) -> list[Replica]:
     try:
         wait_for(alike, "the replicas are alike", 30.0, 0.5)
     except AssertionError:
-        pass  # the checker says what differs
+        pass  # the checker reports the differences
     return read()
 
 
 def entries(folder: Path) -> tuple[LogEntry, ...]:
-    """All that stands in a partition's segments. Raises ``LookupError`` while one is half written."""
+    """All records of a partition's segments. Raises ``LookupError`` while a batch is only partly written."""
     found = []
     for segment in sorted(folder.glob("*.log")):
         data = memoryview(segment.read_bytes())
@@ -151,7 +151,7 @@ def entries(folder: Path) -> tuple[LogEntry, ...]:
 
 
 def judge(history: list[Event]) -> str:
-    """How many events of which kind there were. Raises ``AssertionError`` with all breaches."""
+    """Check the history; returns the number of events of each kind. Raises ``AssertionError`` with all violations."""
     breaches = check(history)
     assert not breaches, f"{len(breaches)} breaches:\n" + "\n".join(map(str, breaches))
     kinds = Counter(type(event).__name__ for event in history)

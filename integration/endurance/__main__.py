@@ -1,6 +1,6 @@
-"""``python -m integration.endurance --minutes 60 --out FILE.json --plot FILE.svg --dir DIR``; 1 where a measure grows.
+"""``python -m integration.endurance --minutes 60 --out FILE.json --plot FILE.svg --dir DIR``; 1 if a measure grows.
 
-Beside ``FILE.json`` it writes ``FILE.md`` with the figures.
+It also writes ``FILE.md`` with the figures beside ``FILE.json``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from integration.endurance.run import Endurance
 
 
 def main() -> int:
-    """Run it and write what came of it."""
+    """Run it and write its results; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m integration.endurance")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--fault-interval", type=float, default=60.0, help="seconds from one fault to the next")
@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, help="the plot as SVG")
     parser.add_argument("--dir", type=Path, help="the cluster's directory, kept; default: a temporary one")
     args = parser.parse_args()
-    # Told to end early, it still ends its processes and writes what it saw.
+    # SIGTERM is handled like an interrupt, because then the run still ends its processes and writes its samples.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = args.dir or Path(tempfile.mkdtemp(prefix="kafkalite-endurance-"))
     run = Endurance(directory, args.minutes, args.fault_interval)

@@ -1,7 +1,7 @@
-"""The faults of an endurance run, one after the other. One broker, the veteran, is never ended.
+"""The faults of an endurance run, in turn. The process of one broker, the veteran, never ends.
 
-The veteran is paused, cut off and loses its session, but its process lives as long as the run, so that growth in it
-shows. The other brokers are ended and started many times; their lives are compared at equal ages.
+The veteran is paused, cut off and loses its session, but its process lives as long as the run, so that its growth
+shows. The processes of the other brokers end many times; their measures are compared at equal ages.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kafkalite.testing.cluster import KafkaliteCluster
 VETERAN = 3
 MORTALS = (1, 2)
 HOLD = 10.0
-"""Seconds of a pause or a cut: past the session timeout."""
+"""Seconds of a pause or a cut, longer than the session timeout."""
 DEATH = 2.0
-"""Seconds for which a killed broker is dead."""
+"""Seconds from the kill of a broker to its restart."""
 
 
 class EnduranceFault(Enum):
-    """What is done, in this order."""
+    """The faults, in the order of a run."""
 
     KILL_BROKER = "kill -9 of broker 1"
     PAUSE = "SIGSTOP of the veteran for 10 s"
@@ -36,8 +36,8 @@ class EnduranceFault(Enum):
     RESTART_ZOOKEEPER = "restart of ZooKeeper"
 
 
-class Site:
-    """The cluster with its ZooKeeper, and what is done to them."""
+class EnduranceCluster:
+    """The cluster with its ZooKeeper, and the injection of faults."""
 
     def __init__(self, cluster: KafkaliteCluster, zookeeper: EmbeddedZooKeeper) -> None:
         self.cluster = cluster
@@ -59,7 +59,7 @@ class Site:
         return self.cluster.broker_ids
 
     def inject(self, fault: EnduranceFault, load: SteadyLoad) -> str:
-        """Do it and end it; returns when the brokers serve again, not yet in sync. What was done to whom."""
+        """Inject a fault and end it; returns a description when the brokers serve again, perhaps not yet in sync."""
         match fault:
             case EnduranceFault.KILL_BROKER:
                 return self._kill(1)
@@ -97,7 +97,8 @@ class Site:
         return f"kill -9 of broker {broker_id}"
 
     def _mortal_controller(self) -> int:
-        """The controller's id; where that is the veteran, its session ends first, so that another takes its place."""
+        """The controller's id. If the veteran is the controller, its session is ended first, so that another broker is
+        elected."""
 
         def found() -> int:
             return controller(self)

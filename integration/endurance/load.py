@@ -1,6 +1,6 @@
-"""The steady load: producers, a compacted topic, transactions, consumer groups, topics that come and go.
+"""The steady load: producers, a compacted topic, transactions, consumer groups, topics that are created and deleted.
 
-Every part remembers what it was acknowledged, and :meth:`SteadyLoad.stop` holds that against what the logs contain.
+Every part remembers its acknowledged records, and :meth:`SteadyLoad.stop` compares them with the contents of the logs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from integration.endurance.member import Member
 from integration.faults.cluster import Cluster
 from integration.faults.producers import QUICK_RETRIES, LoadProducer
-from integration.faults.readers import Onlooker, Verifier
+from integration.faults.readers import LiveReader, Onlooker, Verifier
 from integration.faults.worker import FLUSH_TIMEOUT, Record, Worker
 from integration.harness.admin import ask_controller
 from integration.harness.wait import wait_for
@@ -29,31 +29,18 @@ PRODUCERS = 2
 RECORD_SIZE = 200
 KEYS = 200
 UPDATES_SHARE = 4
-"""One update of a key for so many records of the steady topic."""
+"""Records of the steady topic for each update of a key."""
 IN_TRANSACTION = 10
 TRANSACTION_INTERVAL = 0.5
 SEGMENTS = 4
-"""Segments in what a partition keeps."""
+"""Number of segments that a partition keeps."""
 GROUPS = {"commits-range": "range", "commits-sticky": "cooperative-sticky"}
 TOPIC_INTERVAL = 20.0
 PATIENCE = 300.0
-"""Seconds to wait for what must come about: long runs share the machine with other work."""
+"""Seconds to wait for an expected condition; long, because long runs share the machine with other work."""
 VISIT = 30.0
-"""Seconds for which the member that comes and goes stays, and for which it is away."""
+"""Seconds for which the visiting member stays in the group, and for which it is away."""
 KILLED_GROUP = "commits-killed"
-
-
-class Follower(Worker):
-    """Reads the steady topic as it grows, so that all is read before retention deletes it."""
-
-    def __init__(self, verifier: Verifier) -> None:
-        super().__init__("verifier")
-        self.verifier = verifier
-
-    def step(self) -> None:
-        """Read up to the ends of this moment."""
-        self.verifier.read_to(self.verifier.ends(PATIENCE), PATIENCE)
-        self._stopping.wait(0.5)
 
 
 class KeyedUpdates(Worker):
@@ -68,7 +55,7 @@ class KeyedUpdates(Worker):
         self._producer = Producer(_producer_settings(bootstrap))
 
     def step(self) -> None:
-        """One update."""
+        """Send one update."""
         key = self._number % KEYS
         value = f"{self._number}".ljust(RECORD_SIZE // 2, ".")
         partition = key % PARTITIONS[LATEST]
@@ -79,7 +66,7 @@ class KeyedUpdates(Worker):
         self._stopping.wait(self._pause)
 
     def finish(self) -> None:
-        """Hear of all."""
+        """Wait for all acknowledgements."""
         self._producer.flush(FLUSH_TIMEOUT)
 
     def _delivered(self, error: Any, message: Any) -> None:
@@ -90,7 +77,7 @@ class KeyedUpdates(Worker):
 
 
 class Transactions(Worker):
-    """Transactions of ``IN_TRANSACTION`` records; each fifth is aborted. What is unknown may be either."""
+    """Transactions of ``IN_TRANSACTION`` records; each fifth is aborted. One with an unknown outcome may be either."""
 
     def __init__(self, bootstrap: str, pause: float) -> None:
         super().__init__("transactions")
@@ -103,7 +90,7 @@ class Transactions(Worker):
         self._producer: Producer | None = None
 
     def step(self) -> None:
-        """One transaction."""
+        """Run one transaction."""
         number = self._number
         self._number += 1
         try:
@@ -139,12 +126,12 @@ class Transactions(Worker):
                 return
             except KafkaException:
                 pass
-        # Its successor's init_transactions aborts what is open.
+        # The next producer's init_transactions aborts the open transaction.
         self._producer = None
 
 
 class TopicChurn(Worker):
-    """Creates a topic, writes a little to it, deletes it: every ``TOPIC_INTERVAL`` seconds another name."""
+    """Creates a topic, writes a little to it and deletes it, with another name every ``TOPIC_INTERVAL`` seconds."""
 
     def __init__(self, bootstrap: str, interval: float) -> None:
         super().__init__("topics that come and go")
@@ -153,7 +140,7 @@ class TopicChurn(Worker):
         self._interval = interval
 
     def step(self) -> None:
-        """One topic's life."""
+        """Create, write and delete one topic."""
         name = f"passing-{self.topics}"
         new = NewTopic(name, 3, 3)
 
@@ -161,7 +148,7 @@ class TopicChurn(Worker):
             ask_controller(self._servers, lambda admin: admin.create_topics([new]), done=["TOPIC_ALREADY_EXISTS"])
             return True
 
-        # While a broker is dead, a topic with three replicas is refused.
+        # Repeat, because a topic with three replicas is refused while a broker is dead.
         wait_for(created, f"{name} is created", PATIENCE, 0.5)
         producer = Producer({"bootstrap.servers": self._servers, "acks": "all", "log_level": 0})
         for i in range(30):
@@ -179,7 +166,7 @@ class TopicChurn(Worker):
 
 
 class Visitor(Worker):
-    """A member of a group that stays for a while and leaves for a while."""
+    """A member of a group that joins and leaves repeatedly."""
 
     def __init__(self, bootstrap: str, visit: float) -> None:
         super().__init__("member that comes and goes")
@@ -188,7 +175,7 @@ class Visitor(Worker):
         self._visit = visit
 
     def step(self) -> None:
-        """One visit."""
+        """Join, stay, leave, stay away."""
         [group, *_] = GROUPS
         member = Member(self._servers, group, STEADY, GROUPS[group])
         member.start()
@@ -199,7 +186,7 @@ class Visitor(Worker):
 
 
 class SteadyLoad:
-    """All of it on one cluster whose topics :meth:`create_topics` made."""
+    """All parts of the load, on a cluster with the topics of :func:`create_topics`."""
 
     def __init__(self, cluster: Cluster, rate: int, visit: float = VISIT) -> None:
         self._cluster = cluster
@@ -217,7 +204,7 @@ class SteadyLoad:
         self._churn = TopicChurn(bootstrap, min(TOPIC_INTERVAL, visit))
         self._visitor = Visitor(bootstrap, visit)
         self._verifier = Verifier(self.record, bootstrap, STEADY, count, "verifier")
-        self._follower = Follower(self._verifier)
+        self._live_reader = LiveReader(self._verifier, PATIENCE)
         self._onlooker = Onlooker(self.record, cluster.zookeeper, STEADY, count)
         self.members = [
             Member(bootstrap, group, STEADY, strategy) for group, strategy in GROUPS.items() for _ in range(2)
@@ -226,27 +213,27 @@ class SteadyLoad:
         self._victim: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start all parts."""
         self.replace_victim()
         for worker in self._workers:
             worker.start()
 
     @property
     def _workers(self) -> list[Worker]:
-        """All, in the order in which they end."""
+        """All workers, in the order in which they end."""
         return [
             self._churn,
             self._visitor,
             self._transactions,
             self._updates,
             *self._producers,
-            self._follower,
+            self._live_reader,
             self._onlooker,
             *self.members,
         ]
 
     def raise_failure(self) -> None:
-        """Raises what a worker died of, or ``AssertionError`` with the breaches so far."""
+        """Raises the exception that ended a worker, or ``AssertionError`` with the violations so far."""
         for worker in self._workers:
             if worker.failure is not None:
                 raise AssertionError(f"{worker.name} failed: {worker.failure}") from worker.failure
@@ -255,18 +242,18 @@ class SteadyLoad:
         assert not breaches, "\n".join(breaches)
 
     def replace_victim(self) -> None:
-        """``kill -9`` of the group member in a process of its own, and another one in its place."""
+        """Kill the group member in the separate process by ``kill -9``, and start another one."""
         self._end_victim()
         self._victim = subprocess.Popen(
             [sys.executable, "-m", "integration.endurance.member", self._cluster.bootstrap, KILLED_GROUP, STEADY]
         )
 
     def close(self) -> None:
-        """End what would outlive this process."""
+        """End the processes that would outlive this one."""
         self._end_victim()
 
     def stop(self) -> None:
-        """End the load and judge it. Raises ``AssertionError`` with what is wrong."""
+        """End the load and check its history. Raises ``AssertionError`` with all violations."""
         self._end_victim()
         for worker in self._workers:
             if worker not in self.members:
@@ -283,11 +270,11 @@ class SteadyLoad:
 
     @property
     def refused(self) -> dict[str, int]:
-        """Updates of the compacted topic that were refused: error → how many."""
+        """Refused updates of the compacted topic: error → how many."""
         return dict(self._updates.refused)
 
     def counts(self) -> dict[str, int]:
-        """What was done so far."""
+        """Numbers of operations so far."""
         return {
             "records acknowledged": self.record.history.acknowledged,
             "records read back": self.record.history.reads,
@@ -326,7 +313,8 @@ class SteadyLoad:
             number = int(value.rstrip(b"."))
             counts[number] = counts.get(number, 0) + 1
             first.setdefault(partition, number)
-        # Every transaction writes to all partitions. Retention may have cut those up to the youngest first record.
+        # Every transaction writes to all partitions, so retention may have deleted records of each transaction before
+        # the greatest first one.
         cut = max(first.values())
         parts = {number: count for number, count in counts.items() if number > cut and count != IN_TRANSACTION}
         assert not parts, f"transactions are read in part, number → records of {IN_TRANSACTION}: {parts}"
@@ -344,7 +332,7 @@ class SteadyLoad:
 
 
 def create_topics(bootstrap: str, rate: int, seconds: int) -> None:
-    """The load's topics, three replicas each, which keep what comes in ``seconds`` at ``rate`` records a second."""
+    """Create the load's topics with three replicas; they retain the records of ``seconds`` at ``rate`` a second."""
     bytes_a_second = {
         STEADY: rate * RECORD_SIZE,
         LATEST: rate // UPDATES_SHARE * RECORD_SIZE // 2,
@@ -373,7 +361,7 @@ def _producer_settings(bootstrap: str) -> dict[str, object]:
         "enable.idempotence": True,
         "acks": "all",
         "linger.ms": 5,
-        # What waits while a leader is away goes out in batches that fit into the small segments of a short run.
+        # Small batches, because the records that wait for a leader must fit into the small segments of a short run.
         "batch.size": 8192,
         "log_level": 0,
         **QUICK_RETRIES,

@@ -1,6 +1,6 @@
 """A member of a consumer group that reads and commits until it is told to end.
 
-``python -m integration.endurance.member BOOTSTRAP GROUP TOPIC`` is one in a process of its own, which can be killed.
+``python -m integration.endurance.member BOOTSTRAP GROUP TOPIC`` runs a member in a separate process that can be killed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ POLL = 0.2
 
 
 class Member(Worker):
-    """A member by librdkafka: polls, and commits each second what it has read."""
+    """A member with librdkafka's consumer that polls, and commits its positions each second."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, strategy: str = "range") -> None:
         super().__init__(f"member of {group}")
@@ -38,7 +38,7 @@ class Member(Worker):
         self._consumer.subscribe([topic])
 
     def step(self) -> None:
-        """Read what came; commit when it is time."""
+        """Read the fetched records; commit when a commit is due."""
         self.read += sum(message.error() is None for message in self._consumer.consume(1000, timeout=POLL))
         if time.monotonic() - self._committed > COMMIT_INTERVAL:
             self._commit()

@@ -19,7 +19,7 @@ MOST_POINTS = 600
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One small plot. A ``None`` in a line is a gap: a process ended there and the next one began."""
+    """One small plot. A ``None`` in a line is a gap, where one process ended and the next one began."""
 
     title: str
     lines: Mapping[str, Sequence[Point | None]]
@@ -64,7 +64,7 @@ def ceiling(value: float) -> float:
 def _panel(panel: Panel, faults: Sequence[float], seconds: float, colours: Mapping[str, str]) -> list[str]:
     across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     values = [point[1] for line in panel.lines.values() for point in line if point is not None]
-    # From 0, so that the height of a rise is its true share of the level.
+    # The axis begins at 0, so that the height of a rise shows its share of the level.
     top = ceiling(max(values, default=0.0))
     seconds = seconds or 1.0
 

@@ -1,4 +1,4 @@
-"""One endurance run: cluster, load, faults, samples; and what came of it."""
+"""One endurance run: cluster, load, faults, samples and results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import cycle
 from pathlib import Path
 from statistics import median
 
-from integration.endurance.faults import MORTALS, VETERAN, EnduranceFault, Site
+from integration.endurance.faults import MORTALS, VETERAN, EnduranceCluster, EnduranceFault
 from integration.endurance.load import PARTITIONS, PATIENCE, SteadyLoad, create_topics
 from integration.endurance.plot import Panel, draw
 from integration.endurance.samples import BrokerSample, Sample, take
@@ -26,40 +26,41 @@ RATE = 200
 WARM_UP_SHARE = 0.25
 LEAST_WARM_UP = 75.0
 RETAINED_SECONDS = 45
-"""What a partition keeps, in seconds of the load: longer than the longest fault, and full soon after the start."""
+"""Retention of a partition in seconds of the load: longer than the longest fault, and reached soon after the start."""
 YOUNG = (15.0, 45.0)
-"""Ages at which the lives of brokers that are killed are compared, in seconds."""
+"""Age in seconds at which the processes of killed brokers are compared."""
 FEWEST_LIVES = 4
-"""Fewer lives after the warm-up have no trend."""
+"""Least number of processes of a broker after the warm-up that have a trend."""
 
 BROKER_MEASURES: dict[str, tuple[str, Callable[[BrokerSample], float], Bound]] = {
-    # Python's allocator keeps pages that a fault's burst of work made it take; a leak of 40 bytes a record is above.
+    # The bound allows the pages that Python's allocator keeps after a fault's load; a leak of 40 bytes a record exceeds
+    # it.
     "RSS": ("MiB", lambda sample: sample.rss, Bound(8, 0.10)),
-    # Three a segment, and segments come and go in batches; a leak of one a minute is above.
+    # A segment has three, and segments are rolled and deleted in batches; a leak of one a minute exceeds the bound.
     "file descriptors": ("", lambda sample: sample.descriptors, Bound(20, 0.10)),
-    # Faults close connections, and clients open theirs when next they need them. One left behind by every fourth of
-    # an hour's faults is above.
+    # Faults close connections, and clients open them again when they need them. A leak of one for every fourth of an
+    # hour's faults exceeds the bound.
     "descriptors of other than log files": ("", lambda sample: sample.others, Bound(10)),
     "threads": ("", lambda sample: sample.threads, Bound(2)),
     "child processes": ("", lambda sample: sample.children, Bound(1)),
 }
-"""Name → unit, value and bound of what is judged of each broker process."""
+"""Measures of each broker process: name → unit, value and bound."""
 CLUSTER_MEASURES: dict[str, tuple[str, Callable[[Sample], float | None], Bound]] = {
-    # A broker that died takes its watches along, and a topic has a dozen znodes. One that each topic that comes and
-    # goes left behind would be 135 in three quarters of an hour.
+    # A topic has a dozen znodes while it exists. A leak of one for each deleted topic would be 135 in three quarters of
+    # an hour.
     "znodes": ("", lambda sample: sample.zookeeper.get("znodes"), Bound(40)),
     "watches": ("", lambda sample: sample.zookeeper.get("watches"), Bound(40)),
     "ZooKeeper connections": ("", lambda sample: sample.zookeeper.get("connections"), Bound(2)),
-    # Retention cuts by whole segments, and a fault holds it up.
+    # Retention deletes whole segments, and a fault delays it.
     "log directories": ("MiB", lambda sample: sample.log_mib, Bound(1, 0.15)),
     "log files": ("", lambda sample: sample.log_files, Bound(20, 0.10)),
 }
-"""Name → unit, value and bound of what is judged of the whole cluster."""
+"""Measures of the whole cluster: name → unit, value and bound."""
 
 
 @dataclass
 class Result:
-    """What a run saw."""
+    """Samples and faults of a run."""
 
     minutes: float
     samples: list[Sample] = field(default_factory=list)
@@ -68,11 +69,11 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """Length of the run, by its last sample."""
+        """Length of the run in seconds, by its last sample."""
         return self.samples[-1].at if self.samples else 0.0
 
     def verdicts(self) -> list[Verdict]:
-        """Every measure after the warm-up."""
+        """The verdict on every measure after the warm-up."""
         end = self.seconds
         warm_up = min(max(LEAST_WARM_UP, WARM_UP_SHARE * end), end / 2)
         verdicts = []
@@ -92,7 +93,7 @@ class Result:
         return verdicts
 
     def _young(self, broker_id: int, value: Callable[[BrokerSample], float]) -> list[Point]:
-        """One point a life: the median while the process was young."""
+        """One point for each process of the broker: the median at the ages of :data:`YOUNG`."""
         lives: dict[int, list[Point]] = {}
         for each in self.samples:
             sample = each.brokers.get(broker_id)
@@ -151,53 +152,53 @@ class Endurance:
         self._failure: BaseException | None = None
 
     def run(self) -> Result:
-        """Do it. Raises ``AssertionError`` where anything acknowledged is lost or a fault does not pass."""
+        """Run it. Raises ``AssertionError`` if an acknowledged record is lost or the cluster does not recover."""
         server = EmbeddedZooKeeper(self._directory / "zookeeper", properties=ZOOKEEPER_DEFAULTS).start(PATIENCE)
         cluster = KafkaliteCluster(self._directory, 3, zookeeper=server.connect_string, overrides=OVERRIDES)
         try:
             cluster.start(PATIENCE)
-            self._run(Site(cluster, server))
+            self._run(EnduranceCluster(cluster, server))
         finally:
             self._ended.set()
             cluster.stop()
             server.kill()
         return self.result
 
-    def _run(self, site: Site) -> None:
-        create_topics(site.bootstrap, RATE, RETAINED_SECONDS)
-        load = SteadyLoad(site, RATE)
+    def _run(self, endurance: EnduranceCluster) -> None:
+        create_topics(endurance.bootstrap, RATE, RETAINED_SECONDS)
+        load = SteadyLoad(endurance, RATE)
         self._begun = time.monotonic()
-        sampler = threading.Thread(target=self._sample, args=(site.zookeeper,), name="sampler", daemon=True)
+        sampler = threading.Thread(target=self._sample, args=(endurance.zookeeper,), name="sampler", daemon=True)
         try:
             load.start()
             sampler.start()
-            self._throw(site, load)
+            self._throw(endurance, load)
             self._ended.set()
             sampler.join()
             if self._failure is not None:
                 raise self._failure
             for topic, partitions in PARTITIONS.items():
-                wait_in_sync(site, topic, partitions, timeout=PATIENCE)
+                wait_in_sync(endurance, topic, partitions, timeout=PATIENCE)
             load.stop()
         finally:
             self.result.counts = load.counts()
             load.close()
 
-    def _throw(self, site: Site, load: SteadyLoad) -> None:
+    def _throw(self, endurance: EnduranceCluster, load: SteadyLoad) -> None:
         end = self._begun + 60 * self.result.minutes
         due = self._begun + self._interval
         for fault in cycle(EnduranceFault):
-            # The last fault is over, and its broker in sync, before the end.
+            # Start no fault near the end, so that the last fault is over and its broker is in sync.
             while time.monotonic() < min(due, end):
                 load.raise_failure()
                 time.sleep(0.5)
             if due > end - self._interval / 2:
                 break
             at = time.monotonic() - self._begun
-            done = site.inject(fault, load)
+            done = endurance.inject(fault, load)
             self.result.faults.append((at, done))
             for topic, partitions in PARTITIONS.items():
-                wait_in_sync(site, topic, partitions, timeout=PATIENCE)
+                wait_in_sync(endurance, topic, partitions, timeout=PATIENCE)
             took = time.monotonic() - self._begun - at
             acknowledged = load.record.history.acknowledged
             refused = f"; refused: {load.refused}" if load.refused else ""
@@ -218,9 +219,9 @@ class Endurance:
 
 
 OVERRIDES = {
-    # A client that still knows a deleted topic asks for it, and would create it.
+    # Off, because a client that still knows a deleted topic would create it by its metadata request.
     "auto.create.topics.enable": "false",
-    # All of them run before the warm-up is over, so that another thread is one too many.
+    # Few, so that all of them run before the end of the warm-up and a further thread is a leak.
     "background.threads": "4",
     "group.min.session.timeout.ms": "1000",
     "log.retention.check.interval.ms": "3000",
@@ -233,4 +234,4 @@ OVERRIDES = {
     "leader.imbalance.check.interval.seconds": "10",
     "replica.lag.time.max.ms": "5000",
 }
-"""Everything that is done in hours or days is done in seconds, so that a plateau is reached."""
+"""Intervals of seconds instead of hours or days, so that the measures reach their plateau."""

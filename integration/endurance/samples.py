@@ -1,4 +1,4 @@
-"""Samples of a cluster: what its processes, its ZooKeeper and its log directories hold."""
+"""Samples of a cluster's processes, its ZooKeeper and its log directories."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BrokerSample:
-    """One broker process at one time. ``age`` in seconds; ``rss`` and ``pss`` in MiB, its children's not included.
+    """One broker process at one time. ``age`` in seconds; ``rss`` and ``pss`` in MiB, without its children's.
 
-    ``others`` are the descriptors of sockets, pipes and the like, of all but files of the log directories.
+    ``others`` are the descriptors of all but files of the log directories: sockets, pipes and the like.
     """
 
     pid: int
@@ -34,7 +34,7 @@ class BrokerSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The whole cluster at one time, ``at`` seconds after the start. Log directories: all brokers' together."""
+    """The whole cluster, ``at`` seconds after the start, with the log directories of all brokers together."""
 
     at: float
     brokers: dict[int, BrokerSample]
@@ -44,7 +44,7 @@ class Sample:
 
 
 def take(directory: Path, zookeeper: str, at: float) -> Sample:
-    """Sample the cluster of ``directory`` now; brokers that are dead are left out, and a dead ZooKeeper is empty."""
+    """Sample the cluster of ``directory``; dead brokers are left out, and a dead ZooKeeper gives an empty mapping."""
     brokers = {}
     size = files = 0
     for broker in read_brokers(directory):
@@ -60,7 +60,7 @@ def _process(pid: int, mark: str) -> BrokerSample | None:
     try:
         process = psutil.Process(pid)
         if not any(mark in word for word in process.cmdline()):
-            return None  # another process was given the pid
+            return None  # another process has got the pid
         age = time.time() - process.create_time()
         rss = process.memory_info().rss / MIB
         opened = _descriptors(pid)
@@ -79,7 +79,7 @@ def _process(pid: int, mark: str) -> BrokerSample | None:
 
 
 def _descriptors(pid: int) -> list[str]:
-    """What each descriptor of the process leads to."""
+    """The target of each descriptor of the process."""
     found = []
     for entry in os.scandir(f"/proc/{pid}/fd"):
         try:

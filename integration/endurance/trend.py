@@ -1,7 +1,7 @@
-"""What grows: the robust trend of each measure over a run, held against a bound. Pure.
+"""The robust trend of each measure over a run, compared with a bound. Pure.
 
-The trend is Theil and Sen's: the median of the slopes between all pairs of samples. A fault moves some samples far, and
-the median does not follow those. What is judged is the line's rise over the judged part of the run.
+The trend is Theil and Sen's: the median of the slopes between all pairs of samples, which the few extreme samples of a
+fault do not change. The verdict is about the line's rise between the warm-up and the end of the run.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from itertools import combinations
 from statistics import median
 
 MOST_POINTS = 400
-"""Longer series are thinned out to so many points, because the number of pairs grows with the square."""
+"""Greatest number of points of a series; longer ones are thinned out, because the number of pairs grows with the
+square."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """By how much a measure may rise: ``absolute``, in its unit, or ``share`` of its level, the greater of both."""
+    """Allowed rise of a measure: the greater of ``absolute``, in its unit, and ``share`` of its level."""
 
     absolute: float
     share: float = 0.0
@@ -58,7 +59,8 @@ def slope(points: Sequence[Point]) -> float:
 
 
 def judge(name: str, unit: str, points: Sequence[Point], warm_up: float, end: float, bound: Bound) -> Verdict:
-    """The measure's rise between the seconds ``warm_up`` and ``end``. Raises ``ValueError`` without samples there."""
+    """The measure's rise between the seconds ``warm_up`` and ``end``. Raises ``ValueError`` without samples between
+    them."""
     judged = [point for point in points if warm_up <= point[0] <= end]
     if not judged:
         raise ValueError(f"{name}: no samples between {warm_up:.0f} s and {end:.0f} s")

@@ -1,1 +1,1 @@
-"""What the fault tests share: a workload that remembers, a checker that judges, faults with a seed."""
+"""Shared parts of the fault tests: a workload that records its history, a checker of histories, seeded faults."""

@@ -1,4 +1,4 @@
-"""Applications of their own, as the tests start, watch and kill them; and what they leave behind."""
+"""Applications in separate processes that tests start, watch and kill, and the results that they leave."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from confluent_kafka import Consumer, TopicPartition
 
 from integration.faults.transformer import READY, STARTED, Task, result_of
 from integration.faults.worker import Worker
-from integration.harness.wait import wait_for
+from integration.harness.logins import login
+from integration.harness.wait import PATIENCE, wait_for
 
 Source = tuple[int, int]
-"""Where an input stands: partition, offset."""
+"""Position of an input: partition, offset."""
 MOST_BREACHES = 20
 
 
 class Application:
-    """A running transformer, and what it has said."""
+    """A running transformer, and its reports."""
 
     def __init__(self, task: Task, log: Path) -> None:
         self.task = task
@@ -37,32 +38,32 @@ class Application:
         self._reader.start()
 
     def count(self, what: str) -> int:
-        """How often it has said so."""
+        """Number of reports ``what``."""
         return sum(1 for said, _ in list(self.said) if said == what)
 
-    def wait(self, what: str, count: int = 1, timeout: float = 60.0) -> None:
-        """Wait until it has said so, ``count`` times, or has ended."""
+    def wait(self, what: str, count: int = 1, timeout: float = PATIENCE) -> None:
+        """Wait until the application has reported ``what`` ``count`` times, or has ended."""
         wait_for(lambda: self.count(what) >= count or not self.alive(), f"the application has {what}", timeout, 0.005)
         assert self.count(what) >= count, f"it ended with {self._process.returncode} after {self.said[-5:]}"
 
-    def wait_next(self, what: str, timeout: float = 60.0) -> None:
-        """Wait until it says so once more. What it says only once may have been said."""
+    def wait_next(self, what: str, timeout: float = PATIENCE) -> None:
+        """Wait for another report ``what``; a report that comes once may have come already."""
         seen = self.count(what)
         self.wait(what, max(1, seen) if what in (STARTED, READY) else seen + 1, timeout)
 
-    def wait_end(self, timeout: float = 60.0) -> int:
-        """Its exit code."""
+    def wait_end(self, timeout: float = PATIENCE) -> int:
+        """Wait for the end of the application; returns its exit code."""
         code = self._process.wait(timeout)
         self._reader.join(10)
         return code
 
-    def wait_stopped(self, timeout: float = 60.0) -> None:
-        """Wait until it has stopped itself."""
+    def wait_stopped(self, timeout: float = PATIENCE) -> None:
+        """Wait until the application has stopped itself (SIGSTOP)."""
         stat = Path(f"/proc/{self._process.pid}/stat")
         wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the application stops", timeout, 0.005)
 
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the application runs."""
         return self._process.poll() is None
 
     def signal(self, number: signal.Signals) -> None:
@@ -71,7 +72,7 @@ class Application:
             os.kill(self._process.pid, number)
 
     def end(self) -> None:
-        """SIGTERM: it ends after its transaction."""
+        """Send SIGTERM: the application ends after its transaction."""
         self.signal(signal.SIGTERM)
         assert self.wait_end() == 0, self.said[-5:]
 
@@ -91,7 +92,7 @@ class Application:
 
 
 class ResultReader(Worker):
-    """A ``read_committed`` consumer of the results: each input's is to be seen exactly once."""
+    """A ``read_committed`` consumer of the results, which must see each input's result exactly once."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__(name)
@@ -101,7 +102,7 @@ class ResultReader(Worker):
         self._last: dict[int, int] = {}
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **login(bootstrap),
                 "group.id": "results",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
@@ -113,13 +114,13 @@ class ResultReader(Worker):
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
 
     def step(self) -> None:
-        """Read some."""
+        """Poll once."""
         for message in self._consumer.consume(1000, 0.1):
             if message.error() is None:
                 self._take(message.partition(), message.value())
 
     def finish(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _take(self, partition: int, value: bytes) -> None:
@@ -138,7 +139,7 @@ class ResultReader(Worker):
             self.breaches.append(text)
 
     def wait_all(self, inputs: Mapping[Source, bytes], timeout: float) -> None:
-        """Wait until every input's result has come, hold the results against the inputs. Raises ``AssertionError``."""
+        """Wait for every input's result and compare the results with the inputs. Raises ``AssertionError``."""
 
         def all_came() -> bool:
             if self.failure is not None:

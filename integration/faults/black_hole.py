@@ -1,4 +1,4 @@
-"""An address where everything goes in and nothing comes out: how a network drops packets, without a firewall."""
+"""An address that accepts connections and never answers: a network that drops packets, without a firewall."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import threading
 
 
 class BlackHole:
-    """Accepts connections on a port of 127.0.0.1, reads what comes, never answers."""
+    """Accepts connections on a port of 127.0.0.1, reads all bytes, never answers."""
 
     def __init__(self) -> None:
         self.swallowed = 0
-        """Bytes that came."""
+        """Number of received bytes."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
         threading.Thread(target=self._accept, name="black hole", daemon=True).start()
 
     @property
     def port(self) -> int:
-        """Where it is."""
+        """Its port."""
         port: int = self._listener.getsockname()[1]
         return port
 
     def close(self) -> None:
-        """Be gone."""
+        """Close the port and all connections."""
         for sock in (self._listener, *self._connections):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)

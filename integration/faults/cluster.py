@@ -1,4 +1,4 @@
-"""A cluster under test as ZooKeeper and the brokers' files show it: leaders, ISRs, the contents of the logs."""
+"""State of a cluster under test, read from ZooKeeper and the brokers' files: leaders, ISRs, contents of the logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from kazoo.exceptions import NoNodeError
 
 from integration.faults.history import Batch, compare_replicas
 from integration.harness.admin import ask_controller
-from integration.harness.wait import wait_for
+from integration.harness.logins import zookeeper_security
+from integration.harness.wait import PATIENCE, wait_for
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.znodes import read_znodes
 from kafkalite.record.batch import CorruptRecordError, iter_headers
@@ -27,7 +28,7 @@ PREFERRED = 0
 
 
 class Cluster(Protocol):
-    """A cluster as it is seen from outside, whatever its brokers run in."""
+    """A cluster as its clients see it; its brokers may run in processes or in containers."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -40,7 +41,7 @@ class Cluster(Protocol):
 def create_topic(cluster: Cluster, topic: str, partitions: int, dead: int = 0) -> None:
     """Create a topic with replicas on all brokers and wait until every partition is led and in sync.
 
-    ``dead``: how many of the brokers are down, and so cannot be in sync.
+    ``dead``: number of the brokers that are down and therefore cannot be in sync.
     """
     brokers = cluster.broker_ids
     assignment = [brokers[p % len(brokers) :] + brokers[: p % len(brokers)] for p in range(partitions)]
@@ -52,11 +53,11 @@ def create_topic(cluster: Cluster, topic: str, partitions: int, dead: int = 0) -
 def states(cluster: Cluster, topic: str, partitions: int) -> dict[int, dict[str, Any]]:
     """The partition states in ZooKeeper."""
     paths = {p: f"/brokers/topics/{topic}/partitions/{p}/state" for p in range(partitions)}
-    found = read_znodes(cluster.zookeeper, paths.values())
+    found = read_znodes(cluster.zookeeper, paths.values(), zookeeper_security())
     return {p: json.loads(found[path]) for p, path in paths.items() if path in found}
 
 
-def wait_in_sync(cluster: Cluster, topic: str, partitions: int, factor: int = 3, timeout: float = 60.0) -> None:
+def wait_in_sync(cluster: Cluster, topic: str, partitions: int, factor: int = 3, timeout: float = PATIENCE) -> None:
     """Wait until every partition is led and has all its replicas in its ISR."""
 
     def in_sync() -> bool:
@@ -68,8 +69,8 @@ def wait_in_sync(cluster: Cluster, topic: str, partitions: int, factor: int = 3,
     wait_for(in_sync, f"{topic} is in sync", timeout)
 
 
-def wait_led_by_others(cluster: Cluster, topic: str, partitions: int, victim: int, timeout: float = 30.0) -> None:
-    """Wait until every partition has a leader, and none has ``victim``."""
+def wait_led_by_others(cluster: Cluster, topic: str, partitions: int, victim: int, timeout: float = PATIENCE) -> None:
+    """Wait until every partition has a leader other than ``victim``."""
 
     def led() -> bool:
         found = states(cluster, topic, partitions)
@@ -82,12 +83,12 @@ def wait_led_by_others(cluster: Cluster, topic: str, partitions: int, victim: in
 
 def controller(cluster: Cluster) -> int:
     """The id of the controller. Raises ``LookupError`` while there is none."""
-    data = read_znodes(cluster.zookeeper, ["/controller"])["/controller"]
+    data = read_znodes(cluster.zookeeper, ["/controller"], zookeeper_security())["/controller"]
     return int(json.loads(data)["brokerid"])
 
 
 def move_leader(cluster: Cluster, topic: str, partition: int, leader: int) -> None:
-    """Make ``leader`` the preferred replica and have it elected; returns when ZooKeeper says that it leads."""
+    """Make ``leader`` the preferred replica and have it elected; returns when it leads by its state in ZooKeeper."""
     path = f"/brokers/topics/{topic}"
     replicas = json.loads(read_znodes(cluster.zookeeper, [path])[path])["partitions"][str(partition)]
     order = [leader, *(replica for replica in replicas if replica != leader)]
@@ -100,7 +101,7 @@ def move_leader(cluster: Cluster, topic: str, partition: int, leader: int) -> No
                 raise LookupError(f"{refused}")
             return True
 
-        # a controller that is dying, or not yet one, does not refuse for ever
+        # Repeat, because a dying or a newly elected controller refuses the request for a short time only.
         wait_for(asked, f"the replicas of {topic}-{partition} are to be {order}")
 
         def elected() -> bool:
@@ -113,7 +114,7 @@ def move_leader(cluster: Cluster, topic: str, partition: int, leader: int) -> No
 
 
 def delete_znodes(cluster: Cluster, *paths: str) -> None:
-    """What an operator does who knows better than the controller: ``deleteall``."""
+    """Delete znodes with their children, as an operator does by ``deleteall``."""
     client = KazooClient(cluster.zookeeper)
     client.start(15)
     try:
@@ -126,12 +127,12 @@ def delete_znodes(cluster: Cluster, *paths: str) -> None:
 
 
 def is_registered(cluster: Cluster, broker_id: int) -> bool:
-    """Whether the broker's znode is there."""
-    return bool(read_znodes(cluster.zookeeper, [f"/brokers/ids/{broker_id}"]))
+    """Whether the broker's znode exists."""
+    return bool(read_znodes(cluster.zookeeper, [f"/brokers/ids/{broker_id}"], zookeeper_security()))
 
 
 def guardian(cluster: LocalCluster, broker_id: int) -> psutil.Process:
-    """The process that guards the broker's session. Raises ``LookupError``."""
+    """The broker's guardian process. Raises ``LookupError`` if there is none."""
     for child in psutil.Process(cluster.pid(broker_id)).children():
         if any("guardian" in word for word in child.cmdline()):
             return child
@@ -139,7 +140,7 @@ def guardian(cluster: LocalCluster, broker_id: int) -> psutil.Process:
 
 
 def read_batches(partition_dir: Path) -> list[Batch]:
-    """All batches of a partition's segments, in order. Raises ``LookupError`` while one is half written."""
+    """All batches of a partition's segments, in order. Raises ``LookupError`` while a batch is only partly written."""
     batches = []
     for segment in sorted(partition_dir.glob("*.log")):
         data = memoryview(segment.read_bytes())
@@ -154,9 +155,9 @@ def read_batches(partition_dir: Path) -> list[Batch]:
 
 
 def compare_logs(cluster: LocalCluster, topic: str, partitions: int, brokers: Iterable[int] | None = None) -> int:
-    """Wait until the replicas' logs are equal batch for batch; how many batches there are.
+    """Wait until the replicas' logs are equal batch for batch; returns the number of batches.
 
-    Nobody may be producing. Raises ``AssertionError`` saying what differs where that does not come about.
+    No client may produce meanwhile. Raises ``AssertionError`` with the differences if the logs do not become equal.
     """
     total = 0
     for partition in range(partitions):

@@ -1,8 +1,8 @@
-"""What is known of a group's commits, and what of it cannot be. Pure: no I/O, no clock.
+"""History of a group's commits, and its checker. Pure: no I/O, no clock.
 
-- A commit that was acknowledged before a look began is what that look shows, or a newer one.
-- What one onlooker sees of a partition never goes back.
-- Nobody sees what no member ever sent.
+- A read shows the last commit that was acknowledged before the read began, or a newer one.
+- The offsets that one onlooker reads of a partition never decrease.
+- No onlooker reads an offset that no member has sent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ MOST_BREACHES = 50
 
 
 class CommitTrail:
-    """Feed it with what members sent and heard and what onlookers saw; :attr:`breaches` says what cannot be."""
+    """Takes the commits of members, their acknowledgements and the reads of onlookers; :attr:`breaches` has the
+    violations."""
 
     def __init__(self) -> None:
         self.breaches: list[str] = []
@@ -23,7 +24,7 @@ class CommitTrail:
         self._seen: dict[tuple[str, int], int] = {}
 
     def breach(self, text: str) -> None:
-        """Something that must not be."""
+        """Add a violation."""
         if len(self.breaches) < MOST_BREACHES:
             self.breaches.append(text)
 
@@ -32,15 +33,15 @@ class CommitTrail:
         self._sent[partition] = max(offset, self._sent.get(partition, -1))
 
     def acknowledged(self, partition: int, offset: int) -> None:
-        """It was told that it is committed."""
+        """The member got the acknowledgement of ``offset``."""
         self._acknowledged[partition] = max(offset, self._acknowledged.get(partition, -1))
 
     def floor(self) -> dict[int, int]:
-        """What a look that begins now must show at least."""
+        """The least offsets that a read which begins now may show."""
         return dict(self._acknowledged)
 
     def seen(self, onlooker: str, offsets: Mapping[int, int], floor: Mapping[int, int]) -> None:
-        """What a look showed; -1: no offset. ``floor`` is what :meth:`floor` said before, or nothing."""
+        """An onlooker read ``offsets`` (-1: none). ``floor`` is :meth:`floor` from before the read, or empty."""
         self.looks += 1
         for partition, offset in offsets.items():
             key = onlooker, partition
@@ -49,5 +50,5 @@ class CommitTrail:
             if offset < self._seen.get(key, -1):
                 self.breach(f"{onlooker}: partition {partition} went back from {self._seen[key]} to {offset}")
             if offset > self._sent.get(partition, -1):
-                self.breach(f"{onlooker}: {offset} of partition {partition}, which nobody committed")
+                self.breach(f"{onlooker}: {offset} of partition {partition}, which no consumer committed")
             self._seen[key] = max(offset, self._seen.get(key, -1))

@@ -24,12 +24,12 @@ def small_disk(path: Path, megabytes: int) -> Iterator[Path]:
     try:
         yield path
     finally:
-        # lazily: a broker that is being killed may have files open there
+        # Lazily, because a broker that is being killed may have open files there.
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def fill(path: Path) -> Path:
-    """Take all space, whoever else wants it; remove the file that is returned to give it back."""
+    """Fill the disk with one file, which is returned; its removal frees the space."""
     ballast = path / "ballast"
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):

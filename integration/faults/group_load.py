@@ -1,25 +1,25 @@
-"""A group under load: members of any client library, a producer, and all who watch what is committed."""
+"""A group under load: members of any client library, a producer, and onlookers that read the committed offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from integration.conftest import AGAINST_KAFKA
-from integration.faults.groups import describe, generation_of
+from integration.faults.groups import describe, find_coordinator, generation_of
 from integration.faults.members import (
-    AnyBrokerAsker,
     CommitOnlooker,
     Committer,
-    CoordinatorAsker,
     GroupRecord,
     NumberAsker,
+    OffsetFetchAsker,
     SteadyProducer,
 )
 from integration.faults.worker import Worker
 from integration.harness.java_consumer import java_host
 from integration.harness.members import Member, MemberHost, python_host
-from integration.harness.wait import wait_for
+from integration.harness.wait import PATIENCE, wait_for
 from kafkalite.embedded.cluster import LocalCluster
 
 TOPIC, GROUP = "watched", "failover"
@@ -29,7 +29,7 @@ CLIENT = {"reconnect.backoff.max.ms": 200, "retry.backoff.ms": 50}
 
 
 class LoadedGroup:
-    """Members of one group under load, and what they know."""
+    """Members of one group under load, and the history of their commits."""
 
     def __init__(self, cluster: LocalCluster, folder: Path, libraries: Sequence[str]) -> None:
         self.cluster = cluster
@@ -50,15 +50,19 @@ class LoadedGroup:
 
     def _onlookers(self) -> list[CommitOnlooker]:
         asks: list[tuple[str, Callable[[], dict[int, int]], bool]] = [
-            ("the coordinator", CoordinatorAsker(self.cluster, GROUP, TOPIC, PARTITIONS), True)
+            ("the coordinator", OffsetFetchAsker(self._coordinator, GROUP, TOPIC, PARTITIONS), True)
         ]
         if not AGAINST_KAFKA:
             asks.append(("ZooKeeper", NumberAsker(self.cluster.zookeeper, GROUP, TOPIC, PARTITIONS), True))
             for broker_id in self.cluster.broker_ids:
-                ask = AnyBrokerAsker(self.cluster.address(broker_id), GROUP, TOPIC, PARTITIONS)
-                # a broker hears of a commit a moment later than who made it
+                address = partial(self.cluster.address, broker_id)
+                ask = OffsetFetchAsker(address, GROUP, TOPIC, PARTITIONS, version=0)
+                # Not strict, because a broker learns of a commit a moment after the member that made it.
                 asks.append((f"broker {broker_id}", ask, False))
         return [CommitOnlooker(name, self.record, ask, strict=strict) for name, ask, strict in asks]
+
+    def _coordinator(self) -> str:
+        return self.cluster.address(find_coordinator(self.cluster, GROUP))
 
     def __enter__(self) -> LoadedGroup:
         return self
@@ -74,7 +78,7 @@ class LoadedGroup:
         return [self._producer, *self.committers, *self.onlookers]
 
     def start(self) -> None:
-        """Wait until every member has its share and has committed."""
+        """Start the load; returns when every member owns partitions and has committed."""
         share = PARTITIONS // len(self.members)
 
         def settled() -> bool:
@@ -87,7 +91,7 @@ class LoadedGroup:
             worker.start()
         self.wait_commits(1)
 
-    def wait_commits(self, count: int, timeout: float = 60.0) -> None:
+    def wait_commits(self, count: int, timeout: float = PATIENCE) -> None:
         """Wait until every member's ``count`` next commits are acknowledged."""
         targets = {committer: committer.commits + count for committer in self.committers}
 
@@ -98,13 +102,13 @@ class LoadedGroup:
         wait_for(done, f"every member is acknowledged {count} commits", timeout, 0.02)
 
     def raise_failure(self) -> None:
-        """Raises what a worker died of."""
+        """Raises the exception that ended a worker, if there is one."""
         for worker in self._workers:
             if worker.failure is not None:
                 raise worker.failure
 
     def look(self) -> tuple[object, ...]:
-        """All that a coordinator's death may not change: ids, generations, callbacks, as members and brokers tell."""
+        """State that a coordinator's death may not change: ids, generations and callbacks of members and brokers."""
         told = describe(self.cluster, GROUP)
         return (
             told.state,
@@ -115,14 +119,14 @@ class LoadedGroup:
         )
 
     def judge(self) -> None:
-        """Raises ``AssertionError`` with all breaches so far."""
+        """Raises ``AssertionError`` with all violations so far."""
         self.raise_failure()
         with self.record.lock:
             breaches = list(self.record.trail.breaches)
         assert not breaches, "\n".join(breaches)
 
     def stop(self) -> None:
-        """End the load; what is committed in the end is what the members had read and been acknowledged."""
+        """End the load; the last committed offsets are the acknowledged positions of the members."""
         self._producer.stop()
         for committer in self.committers:
             committer.stop()

@@ -1,4 +1,4 @@
-"""Groups and coordinators as single requests show them: who coordinates, what is committed, which generation counts."""
+"""Groups and their coordinators by single requests: the coordinator, the committed offsets, the generation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from integration.harness.raw import RawClient
-from integration.harness.wait import wait_for
+from integration.harness.wait import PATIENCE, wait_for
 from kafkalite.common.errors import ErrorCode
 from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.protocol import messages
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
 
 GROUP, TRANSACTION = 0, 1
-"""The kinds of coordinators that FindCoordinator knows."""
+"""Key types of FindCoordinator."""
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, HEARTBEAT, DESCRIBE_GROUPS = 8, 9, 10, 12, 15
 # The last versions before the flexible ones.
 COMMIT_VERSION, FETCH_VERSION, FIND_VERSION, HEARTBEAT_VERSION, DESCRIBE_VERSION = 7, 5, 2, 3, 4
@@ -24,7 +25,7 @@ PASSING = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What a coordinator's change is answered with."""
+"""Errors of requests during a change of the coordinator."""
 
 
 class NotYetError(LookupError):
@@ -49,12 +50,9 @@ class GroupView(NamedTuple):
 class GroupClient(RawClient):
     """One connection to one broker, for requests about groups. Raises :class:`NotYetError` for passing errors."""
 
-    def __enter__(self) -> GroupClient:
-        return self
-
     def coordinator(self, key: str, kind: int = GROUP) -> int:
         """The broker that coordinates a group or a transactional id."""
-        answer = self._library(FIND_COORDINATOR, FIND_VERSION, key=key, key_type=kind)
+        answer = self.ask(FIND_COORDINATOR, FIND_VERSION, key=key, key_type=kind)
         _check(answer.error_code)
         return int(answer.node_id)
 
@@ -82,8 +80,8 @@ class GroupClient(RawClient):
         *,
         version: int = COMMIT_VERSION,
     ) -> None:
-        """The same without waiting for the answer."""
-        kind = request_class(OFFSET_COMMIT).OffsetCommitRequestTopic
+        """Send the request of :meth:`commit`, and do not wait for the answer."""
+        kind = messages.OffsetCommitRequest.OffsetCommitRequestTopic
         partitions = [
             kind.OffsetCommitRequestPartition(
                 partition_index=partition, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
@@ -109,10 +107,10 @@ class GroupClient(RawClient):
     def offsets(
         self, group: str, topic: str, partitions: Iterable[int], *, version: int = FETCH_VERSION
     ) -> dict[int, int]:
-        """What is committed, by OffsetFetch: partition → offset, -1 where there is none."""
-        kind = request_class(OFFSET_FETCH).OffsetFetchRequestTopic
+        """The committed offsets by OffsetFetch: partition → offset, -1 without a commit."""
+        kind = messages.OffsetFetchRequest.OffsetFetchRequestTopic
         topics = [kind(name=topic, partition_indexes=list(partitions))]
-        answer = self._library(OFFSET_FETCH, version, group_id=group, topics=topics)
+        answer = self.ask(OFFSET_FETCH, version, group_id=group, topics=topics)
         if version >= 2:
             _check(answer.error_code)
         found = {}
@@ -123,8 +121,8 @@ class GroupClient(RawClient):
         return found
 
     def heartbeat(self, group: str, generation: int, member: str) -> ErrorCode:
-        """A heartbeat in a member's name."""
-        answer = self._library(
+        """The error of a heartbeat for a member."""
+        answer = self.ask(
             HEARTBEAT,
             HEARTBEAT_VERSION,
             group_id=group,
@@ -137,18 +135,18 @@ class GroupClient(RawClient):
         return ErrorCode(answer.error_code)
 
     def describe(self, group: str) -> GroupView:
-        """State and members."""
-        answer = self._library(DESCRIBE_GROUPS, DESCRIBE_VERSION, groups=[group], include_authorized_operations=False)
+        """The group's state and members."""
+        answer = self.ask(DESCRIBE_GROUPS, DESCRIBE_VERSION, groups=[group], include_authorized_operations=False)
         (found,) = answer.groups
         _check(found.error_code)
         members = [GroupMember(m.member_id, m.group_instance_id, m.client_id) for m in found.members]
         return GroupView(found.group_state, tuple(sorted(members)))
 
     def _send_library(self, api_key: int, version: int, **fields: Any) -> None:
-        self.send(api_key, version, encode_request(api_key, version, request_class(api_key)(version=version, **fields)))
+        self.post(api_key, version, encode_request(api_key, version, request_class(api_key)(version=version, **fields)))
 
     def _receive_library(self, api_key: int, version: int) -> Any:
-        return decode_response(api_key, version, memoryview(self.receive())[4:])
+        return decode_response(api_key, version, self.receive())
 
 
 def _check(code: int) -> None:
@@ -158,8 +156,10 @@ def _check(code: int) -> None:
     assert error is ErrorCode.NONE, error.name
 
 
-def find_coordinator(cluster: LocalCluster, key: str, kind: int = GROUP, *, but: int = 0, timeout: float = 30.0) -> int:
-    """Who coordinates, as soon as it is a living broker that agrees; not ``but``."""
+def find_coordinator(
+    cluster: LocalCluster, key: str, kind: int = GROUP, *, but: int = 0, timeout: float = PATIENCE
+) -> int:
+    """The coordinator, once a living broker other than ``but`` answers as the coordinator."""
 
     def found() -> int:
         for broker_id in cluster.broker_ids:
@@ -180,7 +180,7 @@ def ask_coordinator(cluster: LocalCluster, group: str, *, but: int = 0) -> Group
 
 
 def describe(cluster: LocalCluster, group: str) -> GroupView:
-    """The group, as soon as its coordinator tells."""
+    """The group, once its coordinator describes it."""
 
     def told() -> GroupView:
         with ask_coordinator(cluster, group) as client:
@@ -190,7 +190,7 @@ def describe(cluster: LocalCluster, group: str) -> GroupView:
 
 
 def generation_of(cluster: LocalCluster, group: str, member: str) -> int:
-    """The generation in which a member is welcome: there is no request that tells, so heartbeats try them all."""
+    """The generation of a member, found by heartbeats with ascending numbers, because no request returns it."""
 
     def told() -> int:
         with ask_coordinator(cluster, group) as client:

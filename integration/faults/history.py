@@ -1,14 +1,19 @@
-"""What clients sent, what was acknowledged, what was read, and what of it cannot be. Pure: no I/O, no clock.
+"""History of sent, acknowledged and read records, and its checker. Pure: no I/O, no clock.
 
-A record says who sent it and the how-manieth it is of that producer in that partition. The history is held against
-these rules; each breach is one line of text:
+A record's value has its producer and its sequence among that producer's records of the partition. The checker tests
+these rules; each violation is one line of text:
 
-- every acknowledged record stands in the log at the offset that was acknowledged;
-- no offset ever shows two records, whoever reads it, whenever (what was read above the high watermark may vanish with a
-  leader, and then another record stands in its place);
-- a producer's records stand in the order in which they were sent, none twice, none missing between two others;
-- the offsets of a log have no holes;
+- every acknowledged record is in the log at the acknowledged offset;
+- an offset has one record for all readers at all times (except that a record above the high watermark may disappear
+  with a leader and be replaced by another);
+- a producer's records are in the order in which they were sent, without duplicates, and none is missing between two
+  others;
+- the offsets of a log have no gaps;
+- no reader sees a record behind the end of the log;
 - epochs only grow.
+
+``kafkalite.testing.history`` has more rules (transactions, groups, compaction) for histories that fit into memory as
+events. This one has 8 bytes a record and checks in parts, because an hour's run has tens of millions of records.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ _PRODUCER_SHIFT = 40
 _NOTHING = -1
 _UNTOLD = -2
 MOST_BREACHES = 50
-"""After so many the rest says nothing new."""
+"""Limit of the list, because further violations mostly have the same cause."""
 
 
 class Identity(NamedTuple):
@@ -43,7 +48,7 @@ def encode_value(identity: Identity, size: int) -> bytes:
 
 
 def decode_value(value: bytes) -> Identity:
-    """Whose record this is. Raises ``ValueError`` for one that nobody sent."""
+    """The identity of a record. Raises ``ValueError`` for a value that no producer of the workload sends."""
     if len(value) < _VALUE.size:
         raise ValueError(f"not a record of ours: {value!r}")
     magic, producer, partition, number = _VALUE.unpack_from(value)
@@ -53,7 +58,7 @@ def decode_value(value: bytes) -> Identity:
 
 
 class History:
-    """Everything that clients know. Feed it with :meth:`acked` and :meth:`read`; then :meth:`check`."""
+    """The history of all clients: add to it by :meth:`acked` and :meth:`read`, then :meth:`check` it."""
 
     def __init__(self, producers: int, partitions: int) -> None:
         self.breaches: list[str] = []
@@ -68,14 +73,15 @@ class History:
         self._last = dict.fromkeys(self._acks, -1)
 
     def breach(self, text: str) -> None:
-        """Something that must not be."""
+        """Add a violation."""
         if len(self.breaches) < MOST_BREACHES:
             self.breaches.append(text)
 
     def acked(self, identity: Identity, offset: int | None) -> None:
-        """The cluster acknowledged the record at ``offset``, or somewhere.
+        """The cluster acknowledged the record at ``offset``; ``None``: at an unknown offset.
 
-        The latter: librdkafka heard nothing of it, but of a later one of the same idempotent producer.
+        The offset is unknown if librdkafka got no answer for the record, but the acknowledgement of a later record of
+        the same idempotent producer.
         """
         producer, partition, number = identity
         acks = self._acks[producer, partition]
@@ -109,12 +115,17 @@ class History:
                 f"{identity} now, as {reader} saw it"
             )
 
+    def ended(self, partition: int, offset: int) -> None:
+        """The log ends at ``offset``, after the last acknowledgement: no reader can have seen a record behind it."""
+        if self.end(partition) > offset:
+            self.breach(f"a reader saw partition {partition} up to {self.end(partition)}, the log ends at {offset}")
+
     def end(self, partition: int) -> int:
         """One more than the greatest offset read."""
         return len(self._logs[partition])
 
     def check(self) -> list[str]:
-        """Hold what came since the last check against the rules, now that all was read; all breaches so far."""
+        """Check the history since the last check, after all records were read; returns all violations so far."""
         for partition in range(len(self._logs)):
             self._check_log(partition)
         for key in self._acks:
@@ -165,7 +176,7 @@ def _unpack(packed: int, partition: int) -> Identity:
 
 @dataclass
 class EpochTrail:
-    """Epochs as an onlooker sees them over time. ``changes`` counts how often each grew."""
+    """Epochs that an onlooker read over time. ``changes`` counts how often each epoch grew."""
 
     breaches: list[str] = field(default_factory=list)
     changes: dict[str, int] = field(default_factory=dict)
@@ -173,7 +184,7 @@ class EpochTrail:
     _leaders: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def see(self, name: str, epoch: int) -> None:
-        """The epoch called ``name`` stands at ``epoch`` now."""
+        """The value of the epoch ``name`` is ``epoch`` now."""
         before = self.last.get(name)
         if before is not None and epoch < before:
             self.breaches.append(f"{name} went back from {before} to {epoch}")
@@ -182,7 +193,7 @@ class EpochTrail:
         self.last[name] = epoch
 
     def see_leader(self, partition: str, epoch: int, leader: int) -> None:
-        """``partition`` is led by ``leader`` (-1: nobody) in leader epoch ``epoch``: one leader an epoch."""
+        """``partition`` has ``leader`` (-1: none) in leader epoch ``epoch``; each epoch has one leader."""
         self.see(f"leader epoch of {partition}", epoch)
         known = self._leaders.setdefault((partition, epoch), leader)
         if known != leader:
@@ -190,17 +201,17 @@ class EpochTrail:
 
 
 class Batch(NamedTuple):
-    """A record batch as it stands in a replica's log."""
+    """A record batch in a replica's log."""
 
     base_offset: int
     last_offset: int
     leader_epoch: int
     crc: int
-    """Over every byte of it, the header's too."""
+    """Checksum of all bytes of the batch, the header included."""
 
 
 def compare_replicas(partition: str, replicas: Mapping[int, list[Batch]]) -> list[str]:
-    """What differs between the logs of one partition (broker → batches), and what is wrong inside each."""
+    """Differences between the logs of one partition (broker → batches), and defects within each log."""
     breaches = []
     for broker, batches in replicas.items():
         for before, after in pairwise(batches):

@@ -1,4 +1,4 @@
-"""Load on a group's coordinator: members that commit what they read, onlookers that ask what is committed."""
+"""Load on a group's coordinator: members that read and commit, onlookers that read the committed offsets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from confluent_kafka import Producer
 
 from integration.faults.commits import CommitTrail
-from integration.faults.groups import GroupClient, NotYetError, find_coordinator
+from integration.faults.groups import FETCH_VERSION, GroupClient, NotYetError
 from integration.faults.producers import QUICK_RETRIES
 from integration.faults.worker import FLUSH_TIMEOUT, Worker
+from integration.harness.logins import login, zookeeper_security
 from integration.harness.members import Member, RefusedError
-from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.znodes import ZnodeReader
 
 COMMIT_PAUSE = 0.02
@@ -25,7 +25,7 @@ AGAIN_PAUSE = 0.1
 
 
 class GroupRecord:
-    """What all of them learn, with the lock under which to touch it."""
+    """The history of all workers, with the lock that protects it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -33,9 +33,9 @@ class GroupRecord:
 
 
 class SteadyProducer(Worker):
-    """``rate`` records a second, to the partitions in turn; a record's value is its number among all.
+    """Sends ``rate`` records a second to the partitions in turn; a record's value is its number.
 
-    ``keep``: remember in :attr:`kept` what stands where.
+    ``keep``: remember in :attr:`kept` the value at each offset.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int, *, keep: bool = False) -> None:
@@ -51,7 +51,7 @@ class SteadyProducer(Worker):
         self._due = 0
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **login(bootstrap),
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 5,
@@ -62,7 +62,7 @@ class SteadyProducer(Worker):
         )
 
     def step(self) -> None:
-        """Send what is due; what could not be sent in time is not made up for."""
+        """Send the due records; records that could not be sent in time are skipped."""
         due = int((time.monotonic() - self._begun) * self._rate)
         for _ in range(min(due - self._due, self._rate // 10 + 1)):
             number = next(self._numbers)
@@ -74,7 +74,7 @@ class SteadyProducer(Worker):
         self._producer.poll(0.01)
 
     def finish(self) -> None:
-        """Nothing is left under way."""
+        """Wait for all acknowledgements."""
         self._producer.flush(FLUSH_TIMEOUT)
 
     def _delivered(self, error: Any, message: Any) -> None:
@@ -86,13 +86,13 @@ class SteadyProducer(Worker):
 
 
 class Committer(Worker):
-    """Commits for one member, again and again, how far it has read; and sees to it that it reads without a gap."""
+    """Commits the position of one member in a loop, and checks that the member reads without gaps."""
 
     def __init__(self, record: GroupRecord, member: Member, topic: str) -> None:
         super().__init__(f"committer of {member.name}")
         self.member = member
         self.commits = 0
-        """Acknowledged so far."""
+        """Number of acknowledged commits."""
         self.refused = 0
         self._record = record
         self._topic = topic
@@ -106,7 +106,7 @@ class Committer(Worker):
         return dict(self._position)
 
     def step(self) -> None:
-        """Take what has been read since the last step, commit it."""
+        """Commit the position after the records since the last step."""
         events = self.member.events
         while self._taken < len(events):
             event = events[self._taken]
@@ -143,7 +143,7 @@ class Committer(Worker):
 
 
 class CommitOnlooker(Worker):
-    """Asks again and again what is committed. ``strict``: what was acknowledged before must be seen."""
+    """Reads the committed offsets in a loop. ``strict``: each read must show all commits acknowledged before it."""
 
     def __init__(self, name: str, record: GroupRecord, ask: Callable[[], dict[int, int]], *, strict: bool) -> None:
         super().__init__(name)
@@ -153,7 +153,7 @@ class CommitOnlooker(Worker):
         self._strict = strict
 
     def step(self) -> None:
-        """One look."""
+        """Read the committed offsets once."""
         with self._record.lock:
             floor = self._record.trail.floor() if self._strict else {}
         try:
@@ -167,23 +167,28 @@ class CommitOnlooker(Worker):
         self._stopping.wait(LOOK_PAUSE)
 
 
-class CoordinatorAsker:
-    """OffsetFetch to whoever coordinates."""
+class OffsetFetchAsker:
+    """OffsetFetch to the broker at ``address()``, which is looked up for each connection.
 
-    def __init__(self, cluster: LocalCluster, group: str, topic: str, partitions: int) -> None:
-        self._cluster = cluster
+    Only the coordinator answers it; ``version`` 0 every broker, from ZooKeeper's offsets.
+    """
+
+    def __init__(
+        self, address: Callable[[], str], group: str, topic: str, partitions: int, *, version: int = FETCH_VERSION
+    ) -> None:
+        self._address = address
         self._group = group
         self._topic = topic
         self._partitions = range(partitions)
+        self._version = version
         self._client: GroupClient | None = None
 
     def __call__(self) -> dict[int, int]:
-        """Raises ``OSError`` and ``LookupError`` while there is nobody."""
+        """The committed offsets. Raises ``OSError`` and ``LookupError`` while the broker does not answer."""
         try:
             if self._client is None:
-                broker_id = find_coordinator(self._cluster, self._group)
-                self._client = GroupClient(self._cluster.address(broker_id), 3.0)
-            return self._client.offsets(self._group, self._topic, self._partitions)
+                self._client = GroupClient(self._address(), 3.0)
+            return self._client.offsets(self._group, self._topic, self._partitions, version=self._version)
         except (OSError, NotYetError):
             if self._client is not None:
                 self._client.close()
@@ -191,31 +196,8 @@ class CoordinatorAsker:
             raise
 
 
-class AnyBrokerAsker:
-    """OffsetFetch of version 0, which every broker answers from what it knows of ZooKeeper."""
-
-    def __init__(self, address: str, group: str, topic: str, partitions: int) -> None:
-        self._address = address
-        self._group = group
-        self._topic = topic
-        self._partitions = range(partitions)
-        self._client: GroupClient | None = None
-
-    def __call__(self) -> dict[int, int]:
-        """Raises ``OSError`` while the broker is gone."""
-        try:
-            if self._client is None:
-                self._client = GroupClient(self._address, 3.0)
-            return self._client.offsets(self._group, self._topic, self._partitions, version=0)
-        except OSError:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
-            raise
-
-
 class NumberAsker:
-    """The numbers in ZooKeeper. (A group's and a topic's name that need no escape.)"""
+    """Reads the offsets in ZooKeeper, for names of groups and topics that need no escapes."""
 
     def __init__(self, zookeeper: str, group: str, topic: str, partitions: int) -> None:
         self._zookeeper = zookeeper
@@ -223,10 +205,10 @@ class NumberAsker:
         self._reader: ZnodeReader | None = None
 
     def __call__(self) -> dict[int, int]:
-        """Raises ``OSError`` while ZooKeeper does not answer."""
+        """The committed offsets. Raises ``OSError`` while ZooKeeper does not answer."""
         try:
             if self._reader is None:
-                self._reader = ZnodeReader(self._zookeeper)
+                self._reader = ZnodeReader(self._zookeeper, zookeeper_security())
             found = {p: self._reader.get(path) for p, path in self._paths.items()}
         except OSError:
             self._reader = None

@@ -1,4 +1,4 @@
-"""Faults: which there are, a seeded plan of rounds, and how each is done to a cluster of real processes."""
+"""The faults, a seeded plan of rounds, and the injection of a fault into a cluster of real processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkalite.embedded.cluster import LocalCluster
 
 
 class Fault(Enum):
-    """What is done to the cluster."""
+    """A kind of fault."""
 
     KILL_LEADER = "kill -9 of a leader"
     KILL_CONTROLLER = "kill -9 of the controller"
@@ -28,7 +28,8 @@ class Fault(Enum):
 
 
 class Round(NamedTuple):
-    """One round. ``before``: after which part of its records; ``hold``: seconds before a dead broker is back."""
+    """One round. ``before``: the part of its records that comes before the fault; ``hold``: seconds that a dead broker
+    stays down."""
 
     number: int
     fault: Fault
@@ -39,32 +40,32 @@ class Round(NamedTuple):
 
 
 def make_plan(seed: int, faults: Sequence[Fault], times: int, partitions: int) -> list[Round]:
-    """Each of ``faults`` ``times`` times, in an order by chance."""
-    chance = random.Random(seed)
+    """Rounds with each of ``faults`` ``times`` times, in random order."""
+    rng = random.Random(seed)
     order = [fault for fault in faults for _ in range(times)]
-    chance.shuffle(order)
+    rng.shuffle(order)
     return [
         Round(
             number,
             fault,
-            chance.randrange(partitions),
-            chance.uniform(0.1, 0.6),
-            chance.choice((0.0, 0.3, 1.0, 2.5)),
-            chance.randrange(1 << 30),
+            rng.randrange(partitions),
+            rng.uniform(0.1, 0.6),
+            rng.choice((0.0, 0.3, 1.0, 2.5)),
+            rng.randrange(1 << 30),
         )
         for number, fault in enumerate(order)
     ]
 
 
 def inject(cluster: LocalCluster, topic: str, partitions: int, this: Round) -> str:
-    """Do it, and bring everything back; returns what was done to whom. Not yet in sync when this returns."""
-    chance = random.Random(this.seed)
+    """Inject the fault and restart its victims; returns a description. The replicas may not be in sync yet."""
+    rng = random.Random(this.seed)
     if this.fault in (Fault.KILL_CONTROLLER, Fault.PAUSE_CONTROLLER, Fault.RESTART_CONTROLLER):
         victim: int = wait_for(lambda: controller(cluster), "there is a controller")
     else:
         victim = wait_for(lambda: max(states(cluster, topic, partitions)[this.partition]["leader"], 0), "a leader")
     others = [broker_id for broker_id in cluster.broker_ids if broker_id != victim]
-    chance.shuffle(others)
+    rng.shuffle(others)
     match this.fault:
         case Fault.KILL_LEADER | Fault.KILL_CONTROLLER:
             _kill(cluster, [victim], this.hold)
@@ -73,13 +74,13 @@ def inject(cluster: LocalCluster, topic: str, partitions: int, this: Round) -> s
             _kill(cluster, [victim], this.hold)
         case Fault.KILL_ALL_BUT_ONE:
             dead = [victim, *others[1:]]
-            chance.shuffle(dead)
-            _kill(cluster, dead, this.hold, lambda: chance.choice((0.0, 0.0, 0.02, 0.2, 1.0)))
+            rng.shuffle(dead)
+            _kill(cluster, dead, this.hold, lambda: rng.choice((0.0, 0.0, 0.02, 0.2, 1.0)))
             return f"brokers {dead}, leaving {others[0]}"
         case Fault.KILL_ALL:
             dead = [victim, *others]
-            chance.shuffle(dead)
-            _kill(cluster, dead, this.hold, lambda: chance.choice((0.0, 0.0, 0.1)))
+            rng.shuffle(dead)
+            _kill(cluster, dead, this.hold, lambda: rng.choice((0.0, 0.0, 0.1)))
             return f"brokers {dead}"
         case Fault.PAUSE_LEADER | Fault.PAUSE_CONTROLLER:
             cluster.pause_broker(victim)

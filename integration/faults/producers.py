@@ -1,4 +1,4 @@
-"""Producers of a workload: idempotent, acks=all, each record with an identity of its own."""
+"""Producers of a workload: idempotent, with acks=all, each record with a unique identity."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from integration.faults.history import Identity, decode_value, encode_value
 from integration.faults.worker import FLUSH_TIMEOUT, Record, Worker
+from integration.harness.logins import login
 from integration.harness.wait import wait_for
 
 TICK = 0.01
@@ -22,11 +23,11 @@ QUICK_RETRIES: Mapping[str, object] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
 }
-"""Producers that hammer a broker that is gone; without, librdkafka's defaults."""
+"""Settings of producers that retry and reconnect after at most 0.2 s; by librdkafka's defaults it is up to 10 s."""
 
 
 class LoadProducer(Worker):
-    """An idempotent producer with acks=all, ``rate`` records a second, each to a partition by (seeded) chance."""
+    """An idempotent producer with acks=all that sends ``rate`` records a second to random (seeded) partitions."""
 
     def __init__(
         self,
@@ -36,13 +37,16 @@ class LoadProducer(Worker):
         topic: str,
         partitions: int,
         rate: int,
-        size: int,
-        seed: int,
-        settings: Mapping[str, object],
+        size: int = 100,
+        seed: int = 0,
+        settings: Mapping[str, object] = QUICK_RETRIES,
     ) -> None:
         super().__init__(f"producer {number}")
+        self.acknowledged = 0
+        self.failures: list[str] = []
+        """Errors of records that were not acknowledged."""
         self._number = number
-        self._record = record
+        self.record = record
         self._topic = topic
         self._rate = rate
         self._size = size
@@ -54,7 +58,7 @@ class LoadProducer(Worker):
         self._due = 0
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **login(bootstrap),
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 5,
@@ -65,18 +69,18 @@ class LoadProducer(Worker):
         )
 
     def pause(self) -> None:
-        """Send no more until :meth:`resume`; returns when everything that was sent is acknowledged (or refused)."""
+        """Stop sending until :meth:`resume`; returns when all sent records are acknowledged or refused."""
         self._idle.clear()
         self._paused.set()
         wait_for(lambda: self._idle.is_set() or self.failure is not None, "all is acknowledged", FLUSH_TIMEOUT + 10)
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue sending."""
         self._begun, self._due = time.monotonic(), 0
         self._paused.clear()
 
     def step(self) -> None:
-        """Send what is due, hear what came."""
+        """Send the due records, and handle the delivery reports."""
         if self._paused.is_set():
             if not self._idle.is_set():
                 self._flush()
@@ -86,12 +90,12 @@ class LoadProducer(Worker):
         due = int((time.monotonic() - self._begun) * self._rate)
         for _ in range(min(due - self._due, self._rate // 10 + 1)):
             self._send()
-        # what could not be sent in time is not made up for: a broker that comes back is not to be flooded
+        # Skip the records that could not be sent in time, because they would flood a broker that comes back.
         self._due = due
         self._producer.poll(TICK)
 
     def finish(self) -> None:
-        """Nothing is left under way."""
+        """Wait for all delivery reports."""
         self._flush()
         self._idle.set()
 
@@ -109,13 +113,15 @@ class LoadProducer(Worker):
     def _flush(self) -> None:
         left = self._producer.flush(FLUSH_TIMEOUT)
         if left:
-            with self._record.lock:
-                self._record.history.breach(f"{self.name}: no answer for {left} records")
+            with self.record.lock:
+                self.record.history.breach(f"{self.name}: no answer for {left} records")
 
     def _delivered(self, error: Any, message: Any) -> None:
         identity = decode_value(message.value())
         if error is None:
-            self._record.acknowledged(identity, message.offset())
+            self.record.acknowledged(identity, message.offset())
+            self.acknowledged += 1
         else:
-            with self._record.lock:
-                self._record.history.failed(identity, str(error))
+            self.failures.append(str(error))
+            with self.record.lock:
+                self.record.history.failed(identity, str(error))

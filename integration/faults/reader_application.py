@@ -1,7 +1,7 @@
-"""An application that reads records and does something with each, committing in one of three ways. Its own process.
+"""An application in a separate process that reads records, handles each, and commits in one of three ways.
 
-``python -m integration.faults.reader_application '{json}'`` (a :class:`ReaderTask`). What it does with a record is to
-write its value on a line of a file, which is there for whoever comes after its death. It dies where its task says so.
+``python -m integration.faults.reader_application '{json}'`` (a :class:`ReaderTask`). To handle a record means to write
+its value to a line of a file, which outlives the application. The task may name a moment at which the application dies.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from integration.harness.logins import login
+
 COMMIT_FIRST, WORK_FIRST, AUTOMATIC = "commit first", "work first", "automatic"
 HANDED, DONE, COMMITTED = "handed", "done", "committed"
-"""Of each record: in the application's hands, done with, committed."""
-PATIENCE = 30.0
+"""Moments of each record: passed to the application, handled, committed."""
+PATIENCE = 120.0
 ALL_DONE = 0
 
 
 @dataclass(frozen=True)
 class ReaderTask:
-    """What to do. ``total``: with so many lines in the file, or at the topic's end, it ends in order."""
+    """The task. ``total``: the application ends cleanly when the file has so many lines, or at the end of the topic."""
 
     bootstrap: str
     topic: str
@@ -36,19 +38,19 @@ class ReaderTask:
     way: str
     file: str
     last: str
-    """The value of the last record: after it there is nothing more to do."""
+    """The value of the last record; the application ends after it."""
     interval_ms: int = 100
     at: str = ""
     """The moment of death, of the record with the value :attr:`value`."""
     value: str = ""
 
     def run(self) -> int:
-        """Run it to its end, or its death: the exit code."""
+        """Run the application to its end or its death; returns the exit code."""
         command = [sys.executable, "-m", "integration.faults.reader_application", json.dumps(asdict(self))]
         return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=120, check=False).returncode
 
     def done(self) -> list[str]:
-        """What has been done so far, by all who wrote to the file."""
+        """The handled values so far, of all applications that wrote to the file."""
         return Path(self.file).read_text().split()
 
 
@@ -59,7 +61,7 @@ class Reader:
         self._task = task
         self._consumer = Consumer(
             {
-                "bootstrap.servers": task.bootstrap,
+                **login(task.bootstrap),
                 "group.id": task.group,
                 "enable.auto.commit": task.way == AUTOMATIC,
                 "auto.commit.interval.ms": task.interval_ms,
@@ -67,11 +69,11 @@ class Reader:
                 "log_level": 0,
             }
         )
-        # Nobody else is in the group: no need to wait until a dead member is missed.
+        # Assigned, not subscribed, because a subscription would wait for the session of a dead predecessor.
         self._consumer.assign([TopicPartition(task.topic, 0)])
 
     def run(self) -> None:
-        """Until the last record is done."""
+        """Run until the last record is handled."""
         steps: dict[str, list[Callable[[Any], None]]] = {
             COMMIT_FIRST: [self._commit, self._work],
             WORK_FIRST: [self._work, self._commit],
@@ -87,7 +89,7 @@ class Reader:
             for step in steps[self._task.way]:
                 step(message)
             if message.value().decode() == self._task.last:
-                self._consumer.close()  # which commits what is to be committed by itself
+                self._consumer.close()  # this makes the last automatic commit
                 return
 
     def _work(self, message: Any) -> None:
@@ -107,7 +109,7 @@ class Reader:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _await_automatic_commit(self, message: Any) -> None:
-        """The worst moment: the client commits by itself while we have not yet begun to work."""
+        """Wait until the client has committed automatically before the application handles the record."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             (found,) = self._consumer.committed([TopicPartition(self._task.topic, 0)], timeout=PATIENCE)

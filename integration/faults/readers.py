@@ -1,10 +1,8 @@
-"""Eyes on the topic of a workload: consumers, raw readers of leaders and followers, an onlooker in ZooKeeper."""
+"""Readers of a workload's topic: consumers, raw readers of leaders and followers, an onlooker in ZooKeeper."""
 
 from __future__ import annotations
 
 import json
-import socket
-import struct
 import time
 from collections.abc import Mapping
 
@@ -12,23 +10,23 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from integration.faults.history import decode_value
 from integration.faults.worker import Record, Worker
-from integration.harness.wait import wait_for
+from integration.harness.logins import login, open_socket, zookeeper_security
+from integration.harness.wait import PATIENCE, wait_for
 from kafkalite.common.types import ZERO_UUID
 from kafkalite.embedded.znodes import ZnodeReader
+from kafkalite.network.blocking_client import BlockingConnection
 from kafkalite.protocol.fetch import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
-from kafkalite.protocol.frames import request_header
 from kafkalite.record.batch import check_crc, iter_headers
 from kafkalite.record.records import iter_records
 
 FETCH, FETCH_VERSION = 1, 11
-"""The first version in which followers answer consumers too; the last but one that names topics."""
+"""The first version in which followers answer consumers; it still names topics (versions from 13 on use ids)."""
 RAW_PAUSE = 0.05
 WATCH_PAUSE = 0.03
-_SIZE = struct.Struct(">i")
 
 
 class Verifier:
-    """A consumer with assigned partitions that reads up to given offsets, again and again from where it was."""
+    """A consumer with assigned partitions; each call reads on from the last position up to given offsets."""
 
     def __init__(self, record: Record, bootstrap: str, topic: str, partitions: int, name: str) -> None:
         self._record = record
@@ -37,10 +35,11 @@ class Verifier:
         self._position = [0] * partitions
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **login(bootstrap),
                 "group.id": name,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
+                "check.crcs": True,
                 "reconnect.backoff.max.ms": 200,
                 "log_level": 0,
             }
@@ -67,8 +66,8 @@ class Verifier:
                     self._position[partition] = offset + 1
                     history.read(partition, offset, decode_value(message.value()), name)
 
-    def ends(self, timeout: float = 30.0) -> dict[int, int]:
-        """The high watermarks, as the leaders tell them; ``timeout`` seconds for each."""
+    def ends(self, timeout: float = PATIENCE) -> dict[int, int]:
+        """The leaders' high watermarks; ``timeout`` in seconds for each."""
         return {partition: self._end(partition, timeout) for partition in range(len(self._position))}
 
     def _end(self, partition: int, timeout: float) -> int:
@@ -76,20 +75,49 @@ class Verifier:
             try:
                 low_and_high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5.0)
                 return (int(low_and_high[1]),)
-            except KafkaException as error:  # a preferred leader may just be coming back
+            except KafkaException as error:  # the preferred leader may be about to lead again
                 raise LookupError(str(error)) from error
 
         return wait_for(ask, f"{self._name} learns the end of partition {partition}", timeout)[0]
 
     def close(self) -> None:
-        """End it."""
+        """Close the consumer."""
         self._consumer.close()
 
 
-class RawReader(Worker):
-    """Asks one broker, leader or follower, for all that it has, and holds each answer against its high watermark."""
+class LiveReader(Worker):
+    """Reads a topic as it grows, so that records are seen before retention deletes them or a dead leader loses them."""
 
-    batches_seen: dict[tuple[int, int], int]
+    def __init__(self, verifier: Verifier, timeout: float = 120.0) -> None:
+        super().__init__("live reader")
+        self._verifier = verifier
+        self._timeout = timeout
+
+    def step(self) -> None:
+        """Read up to the current high watermarks."""
+        self._verifier.read_to(self._verifier.ends(self._timeout), self._timeout)
+        self._stopping.wait(0.5)
+
+
+def judge(record: Record, bootstrap: str, topic: str, partitions: int, timeout: float = 300.0) -> list[str]:
+    """Read a topic from its first to its last record with a new consumer; returns all violations of the history.
+
+    No client may produce meanwhile.
+    """
+    verifier = Verifier(record, bootstrap, topic, partitions, "last verifier")
+    try:
+        ends = verifier.ends()
+        verifier.read_to(ends, timeout)
+    finally:
+        verifier.close()
+    with record.lock:
+        for partition, end in ends.items():
+            record.history.ended(partition, end)
+        return record.history.check() + record.epochs.breaches
+
+
+class RawReader(Worker):
+    """Fetches all records of one broker, leader or follower, and compares each answer with its high watermark."""
 
     def __init__(
         self, record: Record, address: str, topic: str, partitions: int, seen: dict[tuple[int, int], int]
@@ -101,9 +129,9 @@ class RawReader(Worker):
         self._address = (host, int(port))
         self._topic = topic
         self._position = [0] * partitions
-        # CRCs by partition and base offset: what any reader took apart already need not be taken apart again
+        # CRCs by partition and base offset, shared by the readers, so that each batch is decoded once.
         self._seen = seen
-        self._socket: socket.socket | None = None
+        self._connection: BlockingConnection | None = None
 
     def step(self) -> None:
         """One fetch of all partitions."""
@@ -122,10 +150,10 @@ class RawReader(Worker):
             self._stopping.wait(RAW_PAUSE)
 
     def finish(self) -> None:
-        """Hang up."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _take(self, partition: int, records: memoryview, high_watermark: int) -> bool:
         history, moved = self._record.history, False
@@ -150,32 +178,19 @@ class RawReader(Worker):
         return moved
 
     def _ask(self) -> memoryview:
-        if self._socket is None:
-            self._socket = socket.create_connection(self._address, 1.0)
-            self._socket.settimeout(2.0)
+        if self._connection is None:
+            self._connection = BlockingConnection(open_socket(*self._address, 1.0), "raw")
+            self._connection.socket.settimeout(2.0)
         partitions = [
             FetchPartition(self._topic, ZERO_UUID, partition, fetch_offset=offset, max_bytes=1 << 18)
             for partition, offset in enumerate(self._position)
         ]
         request = FetchRequest(-1, -1, 0, 0, 1 << 20, 0, 0, -1, partitions, [])
-        frame = request_header(FETCH, FETCH_VERSION, 1, "raw") + encode_fetch_request(FETCH_VERSION, request)
-        self._socket.sendall(_SIZE.pack(len(frame)) + frame)
-        (size,) = _SIZE.unpack(self._exactly(4))
-        return memoryview(self._exactly(size))[4:]
-
-    def _exactly(self, size: int) -> bytes:
-        assert self._socket is not None
-        data = bytearray()
-        while len(data) < size:
-            piece = self._socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionError("hung up")
-            data += piece
-        return bytes(data)
+        return self._connection.call(FETCH, FETCH_VERSION, encode_fetch_request(FETCH_VERSION, request))
 
 
 class Onlooker(Worker):
-    """Looks at the epochs in ZooKeeper again and again."""
+    """Reads the epochs in ZooKeeper in a loop."""
 
     def __init__(self, record: Record, zookeeper: str, topic: str, partitions: int) -> None:
         super().__init__("onlooker")
@@ -187,10 +202,10 @@ class Onlooker(Worker):
         self._reader: ZnodeReader | None = None
 
     def step(self) -> None:
-        """One look."""
+        """Read the epochs once."""
         try:
             if self._reader is None:
-                self._reader = ZnodeReader(self._zookeeper)
+                self._reader = ZnodeReader(self._zookeeper, zookeeper_security())
             epoch = self._reader.get("/controller_epoch")
             states = [self._reader.get(path) for path in self._paths]
         except OSError:
@@ -209,7 +224,7 @@ class Onlooker(Worker):
         self._stopping.wait(WATCH_PAUSE)
 
     def finish(self) -> None:
-        """Leave."""
+        """Close the session."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None

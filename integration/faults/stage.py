@@ -1,4 +1,4 @@
-"""One partition on a stage: its leader and followers are stopped and killed, while single records are sent to it."""
+"""A test of one partition: single records are sent to it while its leader and followers are stopped and killed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from integration.faults.cluster import create_topic, read_batches, states, wait_in_sync, wait_led_by_others
 from integration.harness.clients import fresh_topic
-from integration.harness.wait import wait_for
+from integration.harness.logins import login
+from integration.harness.wait import PATIENCE, wait_for
 from kafkalite.embedded.cluster import LocalCluster
 
 
 class Sender:
-    """A producer that sends single records and remembers what it was told of each."""
+    """A producer that sends single records and remembers the result of each."""
 
     def __init__(self, cluster: LocalCluster, topic: str, **settings: object) -> None:
         self.told: dict[str, str | None] = {}
         """Value → error, or ``None``: acknowledged."""
         self.requests = 0
-        """To produce, all of them."""
+        """Number of all Produce requests."""
         self._topic = topic
         self._producer = Producer(
             {
-                "bootstrap.servers": cluster.bootstrap,
+                **login(cluster.bootstrap),
                 "linger.ms": 0,
                 "retry.backoff.ms": 50,
                 "retry.backoff.max.ms": 100,
@@ -37,21 +38,21 @@ class Sender:
         )
 
     def send(self, value: str) -> None:
-        """Send, and do not wait."""
+        """Send a record without waiting."""
         self._producer.produce(self._topic, value, partition=0, on_delivery=self._delivered)
         self._producer.poll(0)
 
-    def acknowledged(self, value: str, timeout: float = 60.0) -> None:
-        """Wait for its acknowledgement."""
+    def acknowledged(self, value: str, timeout: float = PATIENCE) -> None:
+        """Wait for the acknowledgement of ``value``."""
         assert self.answer(value, timeout) is None
 
-    def answer(self, value: str, timeout: float = 60.0) -> str | None:
-        """Wait for what is told of it."""
+    def answer(self, value: str, timeout: float = PATIENCE) -> str | None:
+        """Wait for the result of ``value``: an error, or ``None``."""
         wait_for(lambda: self.poll() and value in self.told, f"{value} is answered", timeout, 0.01)
         return self.told[value]
 
     def poll(self) -> bool:
-        """Hear what there is."""
+        """Handle the delivery reports that have come."""
         self._producer.poll(0.01)
         return True
 
@@ -71,33 +72,33 @@ class Stage:
         create_topic(cluster, self.topic, 1)
         self.leader = int(states(cluster, self.topic, 1)[0]["leader"])
         self.followers = [broker_id for broker_id in cluster.broker_ids if broker_id != self.leader]
-        # One record that all of them have.
+        # One record that all replicas have.
         first = Sender(cluster, self.topic, acks="all")
         first.send("first")
         first.acknowledged("first")
 
     def pause_followers(self) -> None:
-        """SIGSTOP: nothing reaches them any more."""
+        """Stop the followers by SIGSTOP."""
         for broker_id in self.followers:
             self.cluster.pause_broker(broker_id)
 
     def resume_followers(self) -> None:
-        """SIGCONT."""
+        """Continue the followers by SIGCONT."""
         for broker_id in self.followers:
             self.cluster.resume_broker(broker_id)
 
     def kill_leader(self) -> None:
-        """``kill -9``, and wait for the next one. Followers that were paused go on."""
+        """Kill the leader by ``kill -9``, continue paused followers, and wait for the next leader."""
         self.cluster.kill_broker(self.leader)
         self.resume_followers()
         wait_led_by_others(self.cluster, self.topic, 1, self.leader, 60)
 
     def on_leader(self) -> int:
-        """Batches in the leader's log, whoever has them besides."""
+        """Number of batches in the leader's log."""
         return len(read_batches(self.cluster.broker_dir(self.leader) / "data" / f"{self.topic}-0"))
 
     def all_back(self) -> None:
-        """All brokers run and are in sync."""
+        """Wait until all brokers run and are in sync."""
         for broker_id in self.cluster.broker_ids:
             if self.cluster.is_alive(broker_id):
                 self.cluster.resume_broker(broker_id)
@@ -111,7 +112,7 @@ def values_in(cluster: LocalCluster, topic: str, isolation: str = "read_uncommit
     """All values of partition 0, in order."""
     consumer = Consumer(
         {
-            "bootstrap.servers": cluster.bootstrap,
+            **login(cluster.bootstrap),
             "group.id": "none",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

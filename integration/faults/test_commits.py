@@ -1,4 +1,4 @@
-"""The judge of commits finds what it is there for."""
+"""The checker of commits finds each violation."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def made() -> CommitTrail:
     return trail
 
 
-def test_what_may_be() -> None:
-    """A newer commit than the acknowledged one, though its answer has not come yet; an onlooker that lags."""
+def test_a_valid_history_of_commits_has_no_violation() -> None:
+    """An onlooker may see a commit before its acknowledgement, and another onlooker may lag."""
     trail = made()
     trail.seen("coordinator", {0: 20, 1: 7}, trail.floor())
     floor = trail.floor()
@@ -37,11 +37,11 @@ def test_what_may_be() -> None:
         (lambda trail: trail.seen("x", {0: 10}, trail.floor()), "after 20 was acknowledged"),
         (lambda trail: trail.seen("x", {1: -1}, trail.floor()), "after 7 was acknowledged"),
         (lambda trail: (trail.seen("x", {0: 20}, {}), trail.seen("x", {0: 10}, {})), "went back from 20 to 10"),
-        (lambda trail: trail.seen("x", {1: 8}, {}), "which nobody committed"),
+        (lambda trail: trail.seen("x", {1: 8}, {}), "which no consumer committed"),
     ],
 )
-def test_what_must_not_be(plant: Callable[[CommitTrail], object], text: str) -> None:
-    """Each rule, broken once."""
+def test_each_violation_of_a_rule_is_found(plant: Callable[[CommitTrail], object], text: str) -> None:
+    """Each case violates one rule."""
     trail = made()
     plant(trail)
     assert [text in breach for breach in trail.breaches] == [True]

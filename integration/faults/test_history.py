@@ -1,4 +1,4 @@
-"""The checker finds what is planted, and nothing in a history that is as it should be."""
+"""The checker finds planted violations, and none in a valid history."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def good() -> History:
     return history
 
 
-def test_a_good_history_has_no_breach() -> None:
+def test_a_valid_history_has_no_violation() -> None:
     history = good()
     assert history.check() == []
     assert history.acknowledged == 12
@@ -40,7 +40,7 @@ def test_a_good_history_has_no_breach() -> None:
     assert history.check() == []
 
 
-def test_what_is_read_but_not_acknowledged_is_no_breach() -> None:
+def test_a_read_record_without_an_acknowledgement_is_no_violation() -> None:
     history = good()
     history.read(0, 6, Identity(0, 0, 3), "live")
     assert history.check() == []
@@ -101,7 +101,12 @@ def in_the_wrong_partition(history: History) -> None:
     history.read(0, 6, Identity(0, 1, 3), "live")
 
 
-def of_nobody(history: History) -> None:
+def behind_the_end(history: History) -> None:
+    history.read(0, 6, Identity(0, 0, 3), "early")
+    history.ended(0, 6)
+
+
+def of_no_producer(history: History) -> None:
     history.read(0, 6, Identity(9, 0, 0), "live")
 
 
@@ -120,10 +125,11 @@ def of_nobody(history: History) -> None:
         (acknowledged_twice, "acknowledged twice"),
         (refused, "was not acknowledged: timed out"),
         (in_the_wrong_partition, "in partition 0 at 6"),
-        (of_nobody, "no such producer"),
+        (of_no_producer, "no such producer"),
+        (behind_the_end, "a reader saw partition 0 up to 7, the log ends at 6"),
     ],
 )
-def test_planted_breaches_are_found(plant: Callable[[History], None], text: str) -> None:
+def test_planted_violations_are_found(plant: Callable[[History], None], text: str) -> None:
     for checked_before in (False, True):
         history = good()
         if checked_before:

@@ -1,4 +1,4 @@
-"""Throws bad input at one address over real sockets and judges what comes back; a process of its own.
+"""A separate process that sends bad input to one address over real sockets and checks the answers.
 
 ``python -m integration.faults.thrower '{"address": …, "seed": …, "count": …, "target": […]}'`` prints one line of JSON:
 ``{"sent": …, "answered": …, "closed": …, "wrong": […]}``.
@@ -15,10 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from integration.faults.control_frames import CONTROL, ControlFrames
+from integration.faults.control_frames import CONTROL_KEYS, ControlFrames
 from integration.faults.frames import API_VERSIONS, FETCH, PRODUCE, Frames, Piece, Target
-from kafkalite.cluster.control import ControlResponse
-from kafkalite.network.control_codec import decode as decode_control
 from kafkalite.protocol.codec import decode_response
 from kafkalite.protocol.fetch import decode_fetch_response
 from kafkalite.protocol.frames import response_body_offset
@@ -29,7 +27,7 @@ MAX_WRONG = 20
 
 
 class Thrower:
-    """One connection at a time; ``wrong`` says what should not have come back."""
+    """Sends bursts, one connection at a time; ``wrong`` has the wrong answers."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -42,7 +40,7 @@ class Thrower:
         self.wrong: list[str] = []
 
     def throw(self, bursts: Iterator[list[Piece]]) -> None:
-        """All of them; stops early where too much is wrong."""
+        """Send all bursts; stops early after too many wrong answers."""
         for burst in bursts:
             self._burst(burst)
             if len(self.wrong) >= MAX_WRONG:
@@ -61,7 +59,7 @@ class Thrower:
             if last.ends:
                 self._socket.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # closed already: what was answered before can be read still
+            pass  # the broker has closed the connection; its earlier answers can still be read
         try:
             self._read(burst, last)
         except TimeoutError:
@@ -129,11 +127,7 @@ class Thrower:
 
 
 def errors_of(api_key: int, version: int, frame: memoryview) -> tuple[int, set[int]]:
-    """Correlation id and all errors of an answer. Raises where it is malformed."""
-    if api_key == CONTROL:
-        number, response = decode_control(frame)
-        assert isinstance(response, ControlResponse)
-        return number, {int(response.error)}
+    """Correlation id and all errors of an answer. Raises if the answer is malformed."""
     (correlation,) = struct.unpack_from(">i", frame)
     body = frame[response_body_offset(api_key, version, frame) :]
     if api_key == PRODUCE:
@@ -145,19 +139,19 @@ def errors_of(api_key: int, version: int, frame: memoryview) -> tuple[int, set[i
         )
     if api_key == API_VERSIONS:
         return correlation, {struct.unpack_from(">h", body)[0]}
-    decode_response(api_key, version, body)
-    return correlation, set()
+    answer = decode_response(api_key, version, body)
+    return correlation, {answer.error_code} if api_key in CONTROL_KEYS else set()
 
 
 def start_thrower(address: str, seed: int, count: int, target: Target | str) -> subprocess.Popen[str]:
-    """A process that throws; ``target`` is a topic's name for a control-plane listener."""
+    """Start a process that sends; ``target`` is a topic's name for control requests."""
     task = json.dumps({"address": address, "seed": seed, "count": count, "target": target})
     command = [sys.executable, "-m", "integration.faults.thrower", task]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def main(text: str) -> None:
-    """Do what the task says and print what came of it."""
+    """Do the task and print its result."""
     task: dict[str, Any] = json.loads(text)
     thrower = Thrower(task["address"])
     seed, target = task["seed"], task["target"]

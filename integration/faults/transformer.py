@@ -1,9 +1,9 @@
-"""Consume, transform, produce, exactly once: the application that the tests kill. A process of its own.
+"""An exactly-once application in a separate process: it consumes, transforms and produces, and tests kill it.
 
 ``python -m integration.faults.transformer '{json}'`` (a :class:`Task`) reads records of one topic, writes for each a
-record to the same partition of another, and commits its offsets in the same transaction. It says on its output what it
-comes to, one line of JSON each. Where its task says so, it kills or stops itself at a certain moment of a certain
-transaction: the worst moments can be met exactly.
+record to the same partition of another, and commits its offsets in the same transaction. It reports each moment as one
+line of JSON on its output. A task may name a moment of a transaction at which the application kills or stops itself, so
+that a test hits that moment exactly.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from integration.harness.logins import login
+
 STARTED, READY = "started", "ready"
 BEGUN, PRODUCED, STAGED, COMMITTED = "begun", "produced", "staged", "committed"
 MOMENTS = (BEGUN, PRODUCED, STAGED, COMMITTED)
-"""Of each transaction: begun; its records are in the log; its offsets are with the coordinator; committed."""
+"""Moments of each transaction: begun; its records are in the log; its offsets are staged; committed."""
 FENCED = 3
-"""How it ends where another has taken its place."""
+"""Exit code of an application that was fenced."""
 PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to do. ``instance``: empty for a member of the group without a name of its own."""
+    """The task. ``instance``: the group instance id; empty for a dynamic member."""
 
     bootstrap: str
     source: str
@@ -49,17 +51,17 @@ class Task:
     """The number of its last transaction; -1: there is none."""
 
     def command(self) -> list[str]:
-        """What starts it."""
+        """The command that starts the application."""
         return [sys.executable, "-m", "integration.faults.transformer", json.dumps(asdict(self))]
 
 
 def result_of(partition: int, offset: int, value: bytes) -> bytes:
-    """What becomes of a record: where it stood, and what it was, turned round."""
+    """The result for a record: its partition, its offset, and its value reversed."""
     return b"%d:%d:" % (partition, offset) + value[::-1]
 
 
 class FencedError(Exception):
-    """Another has taken our place."""
+    """Another application with the same transactional id has started."""
 
 
 class Transformer:
@@ -71,7 +73,7 @@ class Transformer:
         self._transactions = 0
         self._ending = False
         common = {
-            "bootstrap.servers": task.bootstrap,
+            **login(task.bootstrap),
             "client.id": task.transactional_id,
             "log_level": 0,
             "reconnect.backoff.max.ms": 200,
@@ -102,10 +104,10 @@ class Transformer:
         )
 
     def run(self) -> None:
-        """Up to the last transaction, or SIGTERM. Raises :class:`FencedError`."""
+        """Run to the last transaction, or to SIGTERM. Raises :class:`FencedError`."""
         signal.signal(signal.SIGTERM, self._end)
         say(STARTED)
-        # Before the group is joined: what our predecessor left undecided is aborted by this.
+        # Before joining the group, because this aborts the open transaction of the predecessor.
         self._persist(lambda: self._producer.init_transactions(PATIENCE))
         say(READY)
         self._consumer.subscribe([self._task.source])
@@ -144,7 +146,7 @@ class Transformer:
             self._give_up(error.args[0])
 
     def _give_up(self, error: Any) -> None:
-        """Abort, go back to what is committed."""
+        """Abort, and seek to the committed offsets."""
         say("aborting", error.str())
         if error.fatal():
             raise FencedError(error.str())
@@ -161,11 +163,11 @@ class Transformer:
             try:
                 self._consumer.seek(partition)
             except KafkaException as refused:
-                if refused.args[0].code() != KafkaError._STATE:  # it has just been taken from us
+                if refused.args[0].code() != KafkaError._STATE:  # the partition has just been revoked
                     raise
 
     def _persist(self, act: Any) -> None:
-        """Do it, again where an error says that this may help."""
+        """Call ``act``; repeat it after a retriable error."""
         while True:
             try:
                 act()
@@ -181,7 +183,7 @@ class Transformer:
 
 
 def say(what: str, detail: object = None) -> None:
-    """Tell the test."""
+    """Report to the test."""
     sys.stdout.write(json.dumps([what, detail]) + "\n")
     sys.stdout.flush()
 
@@ -203,6 +205,6 @@ def main(text: str) -> int:
 
 if __name__ == "__main__":
     code = main(sys.argv[1])
-    # Not by way of the consumer's destructor: an application that was fenced has nothing to hand over.
+    # Exit without the consumer's destructor, because that would leave the group, and a fenced application must not.
     sys.stdout.flush()
     os._exit(code)

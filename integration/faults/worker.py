@@ -1,4 +1,4 @@
-"""What the threads of a workload share: the record of all that they learn, and how they begin, fail and end."""
+"""Base of a workload's threads: their shared history, and their start, failure and end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FLUSH_TIMEOUT = 120.0
 
 
 class Record:
-    """What is known so far: the history of the clients and the epochs, with the lock under which to touch them."""
+    """The history of the clients and of the epochs, with the lock that protects both."""
 
     def __init__(self, producers: int, partitions: int) -> None:
         self.lock = threading.Lock()
@@ -19,10 +19,10 @@ class Record:
         self.epochs = EpochTrail()
         self.last_ack = time.monotonic()
         self.longest_gap = 0.0
-        """Seconds between two acknowledgements, of any producers, since it was last set to 0."""
+        """The longest time in seconds between two acknowledgements of any producers since :meth:`begin_gap`."""
 
     def acknowledged(self, identity: Identity, offset: int | None) -> None:
-        """One delivery report."""
+        """Add a delivery report."""
         now = time.monotonic()
         with self.lock:
             self.history.acked(identity, offset)
@@ -36,7 +36,7 @@ class Record:
 
 
 class Worker(threading.Thread):
-    """A thread that does one step after the other until it is stopped, and remembers what it died of."""
+    """A thread that repeats :meth:`step` until it is stopped, and keeps the exception that ended it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -44,7 +44,7 @@ class Worker(threading.Thread):
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """The thread."""
+        """Repeat :meth:`step`, then :meth:`finish`."""
         try:
             while not self._stopping.is_set():
                 self.step()
@@ -58,10 +58,10 @@ class Worker(threading.Thread):
         raise NotImplementedError
 
     def finish(self) -> None:
-        """The end, on the thread."""
+        """Clean up, on the thread."""
 
     def stop(self) -> None:
-        """End it; raises what it died of."""
+        """End the thread; raises the exception that ended it earlier."""
         self._stopping.set()
         self.join(FLUSH_TIMEOUT)
         assert not self.is_alive(), f"{self.name} does not end"

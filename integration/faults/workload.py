@@ -1,6 +1,6 @@
-"""Load on a topic by real clients, and eyes on it: producers, consumers, raw readers, an onlooker in ZooKeeper.
+"""Load on a topic by real clients: producers, consumers, raw readers, and an onlooker in ZooKeeper.
 
-Everything that they learn goes into one :class:`Record`, under its lock.
+All of them add to one :class:`Record`, under its lock.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from integration.faults.producers import QUICK_RETRIES, LoadProducer
-from integration.faults.readers import Onlooker, RawReader, Verifier
+from integration.faults.readers import Onlooker, RawReader, Verifier, judge
 from integration.faults.worker import Record, Worker
 from integration.harness.wait import wait_for
 from kafkalite.embedded.cluster import LocalCluster
 
 
 class Load:
-    """All of it together on one topic of a cluster: start, pause to judge, go on, stop."""
+    """The clients of one topic: start, pause to check the history, resume, stop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Load:
         return self.record.history.acknowledged
 
     def start(self) -> None:
-        """Begin."""
+        """Start all threads."""
         for worker in self._workers:
             worker.start()
 
@@ -63,7 +63,10 @@ class Load:
         self._raise_failure()
 
     def pause(self) -> None:
-        """Stop producing, wait until all is acknowledged, read all, and judge. Raises ``AssertionError``."""
+        """Stop producing, wait for all acknowledgements, read all records, and check the history.
+
+        Raises ``AssertionError``.
+        """
         for producer in self._producers:
             producer.pause()
         self._raise_failure()
@@ -71,27 +74,25 @@ class Load:
         self.judge()
 
     def resume(self) -> None:
-        """Go on producing."""
+        """Continue producing."""
         for producer in self._producers:
             producer.resume()
 
     def judge(self) -> None:
-        """Raises ``AssertionError`` with all breaches so far."""
+        """Raises ``AssertionError`` with all violations so far."""
         with self.record.lock:
             breaches = self.record.history.check() + self.record.epochs.breaches
         assert not breaches, "\n".join(breaches)
 
     def stop(self) -> None:
-        """Pause, read everything once more with a fresh consumer, judge, and end all threads."""
+        """Pause, read all records again with a new consumer, check the history, and end all threads."""
         self.pause()
-        again = Verifier(self.record, self._cluster.bootstrap, self._topic, self._partitions, "second verifier")
-        again.read_to(again.ends(), 300.0)
-        again.close()
+        judge(self.record, self._cluster.bootstrap, self._topic, self._partitions)
         self.close()
         self.judge()
 
     def close(self) -> None:
-        """End all threads; raises what one of them died of."""
+        """End all threads; raises the exception that ended one of them earlier."""
         for worker in self._workers:
             worker._stopping.set()
         for worker in self._workers:

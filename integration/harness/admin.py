@@ -1,4 +1,4 @@
-"""Requests to the controller by librdkafka, asked again while controllers change."""
+"""Requests to the controller by librdkafka, repeated while the controller changes."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from integration.harness.logins import login
+from kafkalite.embedded.security import ADMIN
+
 TIMEOUT = 60.0
 ATTEMPT = 10.0
-"""Seconds for one client: one that was told of a controller that is dead waits for that one, and asks nobody else."""
+"""Seconds for one client, because a client that knows a dead controller waits for it and asks no other broker."""
 PASSING = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN")
-"""Errors that come and go with a controller."""
+"""Errors that end when the next controller is elected."""
 
 
 @cache
 def admin(bootstrap: str) -> AdminClient:
-    """An admin client; kept, because its futures fail where it goes first."""
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    """An admin client. It is cached, because its futures fail when the client is garbage-collected before them."""
+    return AdminClient({**login(bootstrap, ADMIN), "log_level": 0})
 
 
 def ask_controller(bootstrap: str, ask: Callable[[AdminClient], Mapping[Any, Any]], done: Collection[str] = ()) -> None:
-    """Ask and wait for all answers; again with a new client where there is none, or only a passing error.
+    """Send a request and wait for all answers; repeat it with a new client after a timeout or a passing error.
 
-    ``done``: errors of a request that say, when it is not the first, that an earlier one was carried out. Raises the
-    first other error; the last passing one, or ``TimeoutError``, after :data:`TIMEOUT` seconds.
+    ``done``: errors of a repeated request which show that an earlier attempt took effect. Raises the first error that
+    is not in :data:`PASSING`, and after :data:`TIMEOUT` seconds the last passing error or ``TimeoutError``.
     """
     deadline = time.monotonic() + TIMEOUT
     again = False

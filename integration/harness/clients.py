@@ -1,4 +1,4 @@
-"""What every client library must be able to do with a cluster: one suite of tests, one adapter a library."""
+"""One suite of tests for every client library, with one adapter for each library."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kafkalite.embedded.cluster import LocalCluster
 
 
 def fresh_topic(prefix: str) -> str:
-    """A name that nobody used yet."""
+    """A topic name that no test has used before."""
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
 class ClientAdapter(abc.ABC):
-    """One client library, as far as the suite needs it. Consumers are assigned partitions by hand."""
+    """The calls of one client library that the suite needs. The suite assigns partitions to consumers explicitly."""
 
     headers = True
     codecs: Sequence[str] = CODECS
@@ -34,7 +34,7 @@ class ClientAdapter(abc.ABC):
 
     @abc.abstractmethod
     def offset_for_time(self, bootstrap: str, topic: str, partition: int, timestamp: int) -> int | None:
-        """First offset at or after ``timestamp``; ``None`` where there is none."""
+        """First offset at or after ``timestamp``; ``None`` if there is no such offset."""
 
     @abc.abstractmethod
     def end_offset(self, bootstrap: str, topic: str, partition: int) -> int:
@@ -46,7 +46,7 @@ class ClientAdapter(abc.ABC):
 
     @abc.abstractmethod
     def add_partitions(self, bootstrap: str, topic: str, total: int) -> None:
-        """Make it ``total`` partitions."""
+        """Raise the number of partitions to ``total``."""
 
     @abc.abstractmethod
     def delete_topic(self, bootstrap: str, topic: str) -> None:
@@ -66,14 +66,14 @@ class ClientAdapter(abc.ABC):
 
 
 class ClientSuite:
-    """The tests; a subclass says which ``adapter``."""
+    """The tests; a subclass sets ``adapter``."""
 
     adapter: ClientAdapter
     PARTITIONS = 3
     COUNT = 1500
 
     def topic(self, cluster: LocalCluster, prefix: str) -> str:
-        """A fresh topic with replication factor 3, or as many as there are brokers."""
+        """A fresh topic with replication factor 3, or with as many replicas as the cluster has brokers."""
         topic = fresh_topic(prefix)
         factor = min(3, len(cluster.broker_ids))
         self.adapter.create_topic(cluster.bootstrap, topic, self.PARTITIONS, factor, {})
@@ -82,7 +82,7 @@ class ClientSuite:
 
     @pytest.mark.parametrize("codec", CODECS)
     def test_round_trip(self, shared_cluster: LocalCluster, codec: str) -> None:
-        """Keys, headers, nulls, timestamps, explicit partitions: what went in comes out, in order."""
+        """Consumers read the keys, headers, nulls, timestamps and partitions that were sent, in order."""
         if codec not in self.adapter.codecs:
             pytest.skip(f"the client has no {codec}")
         topic = self.topic(shared_cluster, f"trip-{codec}")
@@ -95,7 +95,7 @@ class ClientSuite:
             assert self.adapter.end_offset(shared_cluster.bootstrap, topic, partition) == expected
 
     def test_seek(self, shared_cluster: LocalCluster) -> None:
-        """Reading from the middle gives exactly the rest."""
+        """A consumer that starts in the middle reads exactly the records from there to the end."""
         topic = self.topic(shared_cluster, "seek")
         items = [item._replace(partition=1) for item in make_items(2, 500, 1, headers=self.adapter.headers)]
         self.adapter.produce(shared_cluster.bootstrap, topic, items)
@@ -117,7 +117,7 @@ class ClientSuite:
         assert self.adapter.offset_for_time(shared_cluster.bootstrap, topic, 0, FIRST_TIMESTAMP + 400) is None
 
     def test_bootstrap_from_each_broker_alone(self, shared_cluster: LocalCluster) -> None:
-        """Any one broker leads to all."""
+        """A client that knows one broker finds all brokers."""
         topic = self.topic(shared_cluster, "boot")
         sent: list[Item] = []
         for broker_id in shared_cluster.broker_ids:

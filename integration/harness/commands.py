@@ -1,4 +1,4 @@
-"""``kafkalite`` commands as functions: in this process, because a test of fifty of them should not start fifty."""
+"""``kafkalite`` commands as functions, in this process, because fifty commands would be fifty processes otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkalite.cli.main import main
 
 
 class Outcome(NamedTuple):
-    """How a command ended and what it said."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 def command(*arguments: object, stdin: str | bytes = b"", code: int | None = 0) -> Outcome:
-    """Run ``kafkalite ARGUMENTS`` in this process; its exit code must be ``code``, where that is not ``None``."""
+    """Run ``kafkalite ARGUMENTS`` in this process; its exit code must be ``code``, unless ``code`` is ``None``."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     words = [str(argument) for argument in arguments]
@@ -65,7 +65,7 @@ def process(*arguments: object, code: int = 0, timeout: float = 120.0) -> Outcom
 
 
 def checked(outcome: Outcome, words: list[str], code: int | None) -> Outcome:
-    """``outcome`` where it ended with ``code``; otherwise :class:`FailedError` with all that was said."""
+    """``outcome`` if the command ended with ``code``. Raises :class:`FailedError` with its output otherwise."""
     said = f"{outcome.out[-3000:]}\n{outcome.err[-3000:]}"
     if code is not None and outcome.code != code:
         raise FailedError(f"kafkalite {' '.join(words)}: exit {outcome.code} instead of {code}\n{said}")

@@ -1,4 +1,4 @@
-"""Where the minutes of a run go: by file and by worker, shown before the closing line and kept in a file."""
+"""Minutes of a test run, by file and by worker: shown before the closing line and kept in a file."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 KEPT = Path("build") / "tests" / "durations.txt"
-"""Below the root of the project; what CI keeps."""
+"""The file that CI keeps, below the root of the project."""
 SHOWN = 15
 SERIAL = "one process"
 
 
 class Durations:
-    """A plugin of the process that has all reports. ``root`` is the project's folder."""
+    """A plugin of the process that receives all test reports. ``root`` is the project's folder."""
 
     def __init__(self, root: Path) -> None:
         self._kept = root / KEPT
@@ -30,7 +30,7 @@ class Durations:
         self._workers[getattr(report, "worker_id", SERIAL)] += report.duration
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Write all of it to the file, and show the longest."""
+        """Write all durations to the file, and show the longest."""
         if not self._files:
             return
         workers = [line(seconds, name) for name, seconds in sorted(self._workers.items())]

@@ -1,4 +1,4 @@
-"""Request bodies and record batches by hand, right or nearly right."""
+"""Request bodies and record batches that tests encode themselves: valid ones, and ones with a single defect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from integration.harness.wire import string
 
 
 def batch(values: list[bytes], *, crc: int | None = None) -> bytes:
-    """A record batch of format 2, by hand; ``crc`` instead of the right one."""
+    """A record batch of format 2; ``crc`` replaces the right checksum."""
     records = b""
     for number, value in enumerate(values):
         body = b"\x00" + varint(0) + varint(number) + varint(-1) + varint(len(value)) + value + varint(0)
@@ -22,7 +22,7 @@ def batch(values: list[bytes], *, crc: int | None = None) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """Zigzag."""
+    """``number`` as a zigzag varint."""
     value = (number << 1) ^ (number >> 63)
     out = bytearray()
     while value & ~0x7F:

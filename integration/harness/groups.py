@@ -1,4 +1,4 @@
-"""What every client library must be able to do in a consumer group: one suite of tests, hosts of members a library."""
+"""One suite of consumer group tests for every client library, with processes of members for each library."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
 
 SHORT_SESSION: dict[str, Any] = {"session_timeout_ms": 2000, "heartbeat_interval_ms": 300}
-"""Of members that are going to die."""
+"""Session timeout and heartbeat interval of members that a test kills."""
 TAKEOVER = 20.0
-"""Seconds within which others have the partitions of a dead member: its session, and a busy machine's slack."""
+"""Seconds within which other members own the partitions of a dead member: its session, and slack for a busy machine."""
 SOON = 25.0
-"""Seconds within which whoever leaves is missed; its session would last twice as long."""
+"""Seconds within which the coordinator notices that a member left; the member's session would last twice as long."""
 
 
 SESSION_MS = 60000
-"""Of all other members."""
+"""Session timeout of all other members."""
 
 
 class Ground:
-    """A fresh group, topics for it, and what is written to them."""
+    """A fresh group, its topics, and the records that are written to them."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.bootstrap = cluster.bootstrap
@@ -47,7 +47,8 @@ class Ground:
         """A fresh topic; ``records`` in each partition."""
         topic = fresh_topic("grouped")
         Confluent().create_topic(self.bootstrap, topic, partitions, 1, {})
-        # A leader that hears of no partitions divides none; kafka-python's does not look again for minutes.
+        # Wait for each broker's metadata, because a group leader that gets no partitions assigns none, and
+        # kafka-python's leader does not refresh its metadata for minutes.
         for address in self._brokers:
             with RawClient(address) as client:
                 wait_for(partial(_all_led, client, topic, partitions), f"{address} knows {topic}")
@@ -56,7 +57,7 @@ class Ground:
         return topic
 
     def write(self, topic: str, partitions: Iterable[int], records: int) -> list[str]:
-        """``records`` in each partition; the values, of which no two are the same."""
+        """Write ``records`` records to each partition; returns their values, which are all different."""
         sent = [(partition, f"{topic} {next(self._numbers)}") for partition in partitions for _ in range(records)]
         errors: list[object] = []
         producer = _producer(self.bootstrap)
@@ -69,31 +70,31 @@ class Ground:
     def join(
         self, host: MemberHost, *topics: str, assignor: str = "range", group: str | None = None, **config: Any
     ) -> Member:
-        """A member of the group, or of another; ``config`` with underscores for dots."""
+        """A new member of the group, or of another group; ``config`` has underscores for dots."""
         named = {"session.timeout.ms": SESSION_MS, **{name.replace("_", "."): value for name, value in config.items()}}
         member = host.open(self.bootstrap, group or self.group, topics, assignor=assignor, config=named)
         self._members.append(member)
         return member
 
     def leave(self, member: Member) -> None:
-        """Close it."""
+        """Close the member."""
         self._members.remove(member)
         member.close()
 
     def forget(self, *members: Member) -> None:
-        """They are dead."""
+        """Do not close ``members`` at the end, because their process is dead."""
         for member in members:
             self._members.remove(member)
 
     def end(self) -> None:
-        """Close whoever is still there."""
+        """Close the members that have not left."""
         for member in self._members:
             member.close()
 
 
 @cache
 def _producer(bootstrap: str) -> Producer:
-    """One for all tests: a new one takes half a second to begin."""
+    """One producer for all tests, because a new one takes half a second to start."""
     return Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "max.in.flight": 1, "log_level": 0})
 
 
@@ -103,7 +104,7 @@ def parts(topic: str, *numbers: int) -> set[Partition]:
 
 
 def wait_shares(members: Sequence[Member], partitions: set[Partition], shares: Sequence[int], timeout: float) -> None:
-    """Wait until ``members`` own so many each, in any order, and all ``partitions`` once, and no rebalance goes on."""
+    """Wait until the group is stable and ``members`` own each of ``partitions`` once, in ``shares`` of any order."""
 
     def shared() -> bool:
         owned = [member.assignment for member in members]
@@ -117,7 +118,7 @@ def wait_shares(members: Sequence[Member], partitions: set[Partition], shares: S
 
 
 def settled(members: Sequence[Member]) -> bool:
-    """Whether their group is stable, and its coordinator thinks of each member what the member thinks."""
+    """Whether the group is stable, and the coordinator and each member agree on the member's assignment."""
     group = members[0].group
     described = admin(members[0].bootstrap).describe_consumer_groups([group])[group].result(10)
     owned = {
@@ -129,7 +130,7 @@ def settled(members: Sequence[Member]) -> bool:
 
 
 def wait_offsets(member: Member, partition: Partition, offsets: Sequence[int], since: int = 0) -> None:
-    """Wait until ``member`` has read as many of ``partition`` after its first ``since`` records; exactly these."""
+    """Wait until ``member``, after its first ``since`` records, has read exactly ``offsets`` of ``partition``."""
 
     def read() -> list[int]:
         return [r.offset for r in member.records[since:] if (r.topic, r.partition) == partition]
@@ -144,7 +145,7 @@ def values(records: Iterable[Record]) -> Counter[str]:
 
 
 def wait_values(members: Sequence[Member], size: int, needed: Set[str] = frozenset()) -> None:
-    """Wait until ``members`` together have read ``size`` records, all that are ``needed`` among them."""
+    """Wait until ``members`` together have read ``size`` records, among them all values in ``needed``."""
 
     def read() -> bool:
         found = values(record for member in members for record in member.records)
@@ -168,20 +169,20 @@ def ground(shared_cluster: LocalCluster) -> Iterator[Ground]:
 
 @pytest.fixture(scope="class")
 def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemberHost]:
-    """Where the members of a suite live."""
+    """The process with the members of a suite."""
     with request.cls.new_host(tmp_path_factory.mktemp("host") / "members.log") as started:
         yield started
 
 
 @pytest.fixture
 def doomed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemberHost]:
-    """Another, to be killed."""
+    """A process with members that the test kills."""
     with request.cls.new_host(tmp_path / "doomed.log") as started:
         yield started
 
 
 class GroupSuite:
-    """The tests; a subclass says how its hosts start and what its library lacks."""
+    """The tests; a subclass starts the processes of its library and names the assignors that the library has."""
 
     assignors: Sequence[str] = ("range", "roundrobin", "sticky")
 
@@ -191,7 +192,7 @@ class GroupSuite:
         raise NotImplementedError
 
     def test_join_and_leave(self, ground: Ground, host: MemberHost) -> None:
-        """One has all, two share, and whoever stays takes over at once when the other leaves."""
+        """One member owns all partitions, two share them, and one member owns all again when the other leaves."""
         topic = ground.topic(4)
         every = parts(topic, 0, 1, 2, 3)
         first = ground.join(host, topic)
@@ -214,7 +215,7 @@ class GroupSuite:
         assert not first.of("lost")
 
     def test_death(self, ground: Ground, host: MemberHost, doomed: MemberHost) -> None:
-        """Killed with -9, a member is missed after its session; the other reads on from its last commit."""
+        """After ``kill -9`` a member's session expires, and the other member reads on from its last commit."""
         topic = ground.topic(2, 10)
         every = parts(topic, 0, 1)
         heir = ground.join(host, topic)
@@ -233,7 +234,7 @@ class GroupSuite:
         wait_offsets(heir, gone, range(6, 20), mark)
 
     def test_idle_members_take_over(self, ground: Ground, host: MemberHost) -> None:
-        """A third member of two partitions waits until one of the others goes."""
+        """A third member of a group with two partitions gets one when another member leaves."""
         topic = ground.topic(2)
         every = parts(topic, 0, 1)
         members = [ground.join(host, topic) for _ in range(3)]
@@ -255,7 +256,7 @@ class GroupSuite:
         assert values(idle.records) == Counter(written)
 
     def test_static_members_restart_without_a_rebalance(self, ground: Ground, host: MemberHost) -> None:
-        """A member with an instance id comes back to what it had, and nobody else notices; a leader likewise."""
+        """A restarted member with an instance id keeps its partitions without a rebalance, also if it is the leader."""
         topic = ground.topic(4, 5)
         every = parts(topic, 0, 1, 2, 3)
         leader = ground.join(host, topic, group_instance_id="one")
@@ -280,7 +281,7 @@ class GroupSuite:
         assert not leader.errors + other.errors
 
     def test_cooperative_rebalance(self, ground: Ground, host: MemberHost) -> None:
-        """Only what moves is revoked; what stays is read all the while."""
+        """Only the partitions that move are revoked; the others are read throughout the rebalance."""
         if "cooperative-sticky" not in self.assignors:
             pytest.skip("the library has eager assignors only")
         topic = ground.topic(4)
@@ -302,7 +303,7 @@ class GroupSuite:
 
     @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])
     def test_assignors(self, ground: Ground, host: MemberHost, assignor: str) -> None:
-        """Each divides two topics of three partitions as it does in Kafka."""
+        """Each assignor divides two topics of three partitions as in Kafka."""
         if assignor not in self.assignors:
             pytest.skip(f"the library has no {assignor}")
         one, two = sorted([ground.topic(3), ground.topic(3)])
@@ -333,13 +334,13 @@ class GroupSuite:
             wait_values(members, len(written), set(written))
             if size == 1:
                 assert values(members[0].records) == Counter(written), "read more than once, or not at all"
-                # A poll gives what has been fetched by then; on a loaded machine that is one topic's at times.
+                # Write more until one poll has both topics, because on a loaded machine a poll may have only one.
                 while not any(len({record.topic for record in poll}) == 2 for poll in members[0].polls):
                     written += [value for topic in topics for value in ground.write(topic, [0], 1)]
                     wait_values(members, len(written), set(written))
 
     def test_rewind_and_skip(self, ground: Ground, host: MemberHost) -> None:
-        """Back, forward, to the beginning and to the end."""
+        """A member seeks back, forward, to the beginning and to the end."""
         topic = ground.topic(1, 20)
         member = ground.join(host, topic)
         partition = (topic, 0)
@@ -355,19 +356,19 @@ class GroupSuite:
         assert [record.offset for record in member.records[-5:]] == [19, 20, 21, 22, 23]
 
     def test_earliest_and_latest(self, ground: Ground, host: MemberHost) -> None:
-        """Without a commit: from the first record, or from what comes after joining."""
+        """Without a commit a member reads from the first record, or from the first record after it joined."""
         topic = ground.topic(1, 10)
         early = ground.join(host, topic, auto_offset_reset="earliest")
         late = ground.join(host, topic, group=fresh_topic("group"), auto_offset_reset="latest")
         wait_offsets(early, (topic, 0), range(10))
         wait_shares([late], parts(topic, 0), [1], SOON)
-        # Where the end was when it looked, nobody knows from without: what it has read since must be without a gap.
+        # Compare with the first offset that it read, because the test cannot see the end offset at which it began.
         wait_for(lambda: ground.write(topic, [0], 1) and len(late.records) >= 3, "the late one reads")
         offsets = [record.offset for record in late.records]
         assert offsets == list(range(offsets[0], offsets[0] + len(offsets))) and offsets[0] >= 10
 
     def test_manual_commits(self, ground: Ground, host: MemberHost) -> None:
-        """Successors begin where was committed, with the metadata that was; nowhere else."""
+        """The next member begins at the committed offsets, and reads the committed metadata."""
         topic = ground.topic(2, 20)
         zero, one = (topic, 0), (topic, 1)
         first = ground.join(host, topic)
@@ -389,7 +390,7 @@ class GroupSuite:
         wait_offsets(third, zero, range(20, 23))
 
     def test_automatic_commits(self, ground: Ground, host: MemberHost, doomed: MemberHost) -> None:
-        """By the clock, which helps those who are killed; and on closing."""
+        """A member commits by its interval, so that a commit outlives ``kill -9``, and when it closes."""
         topic = ground.topic(1, 20)
         partition = (topic, 0)
         first = ground.join(doomed, topic, enable_auto_commit=True, auto_commit_interval_ms=200, **SHORT_SESSION)

@@ -1,21 +1,24 @@
-"""Kafka's Java programs as functions: run one to its end and have its output; or launch real Kafka as a broker."""
+"""Kafka's Java programs as functions that return their output, and real Kafka as a broker."""
 
 from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from integration.harness.peers import KAFKA_0_8, KAFKA_0_10, KAFKA_2_8, KAFKA_3_9, Peer, classpath, java
+from integration.harness.class_archive import ClassArchive
+from integration.harness.peers import KAFKA_0_8, KAFKA_0_10, KAFKA_2_8, KAFKA_3_9, Peer, classpath, java, libs
 from integration.harness.wait import FailedError
 
 __all__ = ["KAFKA_0_8", "KAFKA_0_10", "KAFKA_2_8", "KAFKA_3_9", "Result", "kafka_launcher", "run_tool"]
 
 TOOL_HEAP = "-Xmx256m"
-# A tool lives for a second or two on a busy machine: the cheap compiler and the cheap collector start it fastest.
+# The simple compiler and collector, because a tool runs for a second or two and these start it fastest.
 TOOL_FLAGS = (TOOL_HEAP, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+ADMINISTRATION = "Command"
+"""The end of the names of the tools that load most of what other tools load."""
 LOG4J = """\
 log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -26,7 +29,7 @@ log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
 
 
 class Result:
-    """What a tool said and how it ended."""
+    """Output and exit code of a tool."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code = code
@@ -43,7 +46,7 @@ class Result:
 
 @cache
 def log4j(level: str) -> Path:
-    """A configuration of log4j that writes ``level`` and worse to standard error."""
+    """A configuration of log4j that writes messages of ``level`` and above to standard error."""
     path = Path(tempfile.mkdtemp(prefix="kafkalite-log4j-")) / "log4j.properties"
     path.write_text(LOG4J.replace("WARN", level))
     return path
@@ -57,16 +60,19 @@ def run_tool(
     timeout: float = 120.0,
     check: bool = True,
     heap: str = TOOL_HEAP,
+    flags: Sequence[str] = (),
 ) -> Result:
-    """Run ``main`` of ``peer`` with ``arguments``.
+    """Run ``main`` of ``peer`` with ``arguments``; ``flags`` are those of the JVM.
 
-    Raises :class:`FailedError` with its output where it fails and ``check`` is set.
+    Raises :class:`FailedError` with its output if it fails and ``check`` is set.
     """
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    flags = (heap, *TOOL_FLAGS[1:])
-    command = [java(), *flags, f"-Dlog4j.configuration=file:{log4j('WARN')}", "-cp", classpath(peer), main, *arguments]
+    shared = [*flags, f"-Dlog4j.configuration=file:{log4j('WARN')}", "-cp", classpath(peer), main, *arguments]
+    archive = ClassArchive(libs(peer).parent, java())
     try:
-        done = subprocess.run(command, input=data or b"", capture_output=True, timeout=timeout, check=False)
+        with archive.flags(may_write=main.endswith(ADMINISTRATION)) as archived:
+            command = [java(), heap, *TOOL_FLAGS[1:], *archived, *shared]
+            done = subprocess.run(command, input=data or b"", capture_output=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:
         said = (error.stdout or b"").decode(errors="replace") + (error.stderr or b"").decode(errors="replace")
         raise AssertionError(f"{main} did not end within {timeout:.0f} s: {said[-4000:]}") from None

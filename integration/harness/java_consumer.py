@@ -1,4 +1,4 @@
-"""Members of groups by Java's own ``KafkaConsumer`` (3.9.1): the program in ``java_src``, compiled once and kept."""
+"""Programs with Java's clients (3.9.1) in ``java_src``, compiled once and cached; one of them runs group members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAP = "-Xmx192m"
 
 
 def javac() -> str:
-    """The Java compiler. Raises :class:`PeerMissingError` where there is none."""
+    """The Java compiler. Raises :class:`PeerMissingError` if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("javac", path=f"{home}/bin") if home else None
     found = found or shutil.which("javac")
@@ -32,7 +32,7 @@ def javac() -> str:
 
 @cache
 def classes() -> Path:
-    """The folder with the compiled programs; compiled where the sources have changed."""
+    """The folder with the compiled programs; compiles them if the sources have changed."""
     sources = sorted(SOURCES.glob("*.java"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     home = cache_dir() / f"{KAFKA_3_9.name}-programs-{digest}"
@@ -45,11 +45,16 @@ def classes() -> Path:
     try:
         partial.rename(home)
     except OSError:
-        shutil.rmtree(partial, ignore_errors=True)  # another process was quicker
+        shutil.rmtree(partial, ignore_errors=True)  # another process has made the folder
     return home
 
 
-def java_host(log: Path) -> MemberHost:
-    """A JVM for members; what it has to complain of goes to the file ``log``."""
+def java_program(program: str) -> list[str]:
+    """The command of one of the programs; its warnings go to standard error."""
     flags = (HEAP, *TOOL_FLAGS[1:], f"-Dlog4j.configuration=file:{log4j('WARN')}")
-    return MemberHost([java(), *flags, "-cp", f"{classes()}{os.pathsep}{classpath(KAFKA_3_9)}", PROGRAM], log)
+    return [java(), *flags, "-cp", f"{classes()}{os.pathsep}{classpath(KAFKA_3_9)}", program]
+
+
+def java_host(log: Path) -> MemberHost:
+    """A JVM for members; its warnings go to the file ``log``."""
+    return MemberHost(java_program(PROGRAM), log)

@@ -1,8 +1,8 @@
-"""Members of consumer groups in processes of their own, of any client library, all driven in one way.
+"""Members of consumer groups, of any client library, in separate processes with one interface for all libraries.
 
-A host program (``python_consumer.py`` for the Python libraries, ``java_src/GroupMembers.java`` for Java's) holds any
-number of members, takes commands as JSON lines and reports what befalls its members as JSON lines. A process of its
-own can die without leaving its groups, which is what ``kill -9`` of a host is for.
+A host program (``python_consumer.py`` for the Python libraries, ``java_src/GroupMembers.java`` for Java's) runs any
+number of members, takes commands as JSON lines and reports the events of its members as JSON lines. The members run in
+a separate process, because ``kill -9`` of that process ends them without a LeaveGroup.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from integration.harness.wait import wait_for
 
 Partition = tuple[str, int]
 BEGINNING, END = -2, -1
-"""Where :meth:`Member.seek` may go, besides offsets."""
+"""Positions for :meth:`Member.seek` besides offsets."""
 START_TIMEOUT = 60.0
 ANSWER_TIMEOUT = 60.0
 
 
 class Event(NamedTuple):
-    """What a member reported, and when (``time.monotonic()``) it was heard.
+    """A report of a member, and when (``time.monotonic()``) it was received.
 
-    Kinds: ``assigned``, ``revoked`` and ``lost`` are the callbacks, with the partitions that they were given;
-    ``assignment`` is all that the member owns, after each change; ``group`` its member id and generation, after each
-    change; ``records`` what one poll gave; ``answer`` to a command; ``error``; ``closed``.
+    Kinds: ``assigned``, ``revoked`` and ``lost`` are the callbacks, with their partitions; ``assignment`` has all
+    partitions that the member owns, after each change; ``group`` its member id and generation, after each change;
+    ``records`` the records of one poll; ``answer`` the answer to a command; ``error``; ``closed``.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Event(NamedTuple):
 
     @property
     def partitions(self) -> set[Partition]:
-        """Of a callback or an assignment."""
+        """The partitions of a callback or an assignment."""
         return {(topic, partition) for topic, partition in self.body["partitions"]}
 
 
@@ -53,7 +53,7 @@ class Record(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What a member found committed."""
+    """A committed offset that a member read, with its metadata."""
 
     offset: int
     metadata: str
@@ -64,7 +64,7 @@ class RefusedError(LookupError):
 
 
 class Member:
-    """One member of a group, as :meth:`MemberHost.open` gave it."""
+    """One member of a group, made by :meth:`MemberHost.open`."""
 
     def __init__(self, host: MemberHost, name: str, bootstrap: str, group: str) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class Member:
         self.events: list[Event] = []
         self._host = host
 
-    # What it has seen so far
+    # Reports so far
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of these kinds, in order."""
@@ -81,25 +81,25 @@ class Member:
 
     @property
     def assignment(self) -> set[Partition]:
-        """What it owns now."""
+        """The partitions that the member owns now."""
         seen = self.of("assignment")
         return seen[-1].partitions if seen else set()
 
     @property
     def member_id(self) -> str:
-        """Its id in the group; empty where it has none yet."""
+        """Its id in the group; empty before it has one."""
         seen = self.of("group")
         return str(seen[-1].body["id"]) if seen else ""
 
     @property
     def generation(self) -> int:
-        """The group's generation as the member knows it; -1 before the first."""
+        """The generation that the member joined last; -1 before the first."""
         seen = self.of("group")
         return int(seen[-1].body["generation"]) if seen else -1
 
     @property
     def polls(self) -> list[list[Record]]:
-        """The records of each poll that gave some."""
+        """The records of each poll that returned records."""
         return [[Record(*fields) for fields in event.body["records"]] for event in self.of("records")]
 
     @property
@@ -109,13 +109,13 @@ class Member:
 
     @property
     def errors(self) -> list[str]:
-        """What its library complained of."""
+        """The errors that its library reported."""
         return [str(event.body["text"]) for event in self.of("error")]
 
-    # What it can be told
+    # Commands
 
     def commit(self, offsets: Mapping[Partition, int | tuple[int, str]] | None = None) -> None:
-        """Commit and wait for it: ``offsets`` (with metadata, perhaps), or how far it has read."""
+        """Commit ``offsets`` (with or without metadata), or the member's positions, and wait for the answer."""
         words = None
         if offsets is not None:
             words = [
@@ -125,7 +125,7 @@ class Member:
         self._host.ask(self, "commit", offsets=words)
 
     def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed]:
-        """What the group has committed for ``partitions``; those without are left out."""
+        """The group's committed offsets for ``partitions``, without the partitions that have none."""
         answer = self._host.ask(self, "committed", partitions=[list(partition) for partition in partitions])
         return {(topic, partition): Committed(offset, text) for topic, partition, offset, text in answer}
 
@@ -134,16 +134,16 @@ class Member:
         self._host.ask(self, "seek", topic=partition[0], partition=partition[1], offset=offset)
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Subscribe anew."""
+        """Replace the subscription."""
         self._host.ask(self, "subscribe", topics=list(topics))
 
     def close(self) -> None:
-        """Close as the library does: most leave the group, static members do not."""
+        """Close the member by its library's ``close``: static members stay in the group, other members leave it."""
         self._host.ask(self, "close")
 
 
 class MemberHost:
-    """A process that holds members. ``command`` starts it; it says ``{"event": "ready"}`` first."""
+    """A process that runs members. ``command`` starts it; its first line is ``{"event": "ready"}``."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.log = log
@@ -176,9 +176,8 @@ class MemberHost:
     ) -> Member:
         """A new member that subscribes to ``topics`` and polls from now on.
 
-        ``assignor``: range, roundrobin, sticky or cooperative-sticky. ``config``: the client's, by Java's names. Unless
-        it says otherwise, the member reads from the earliest offset, commits by command only, and has half a minute to
-        live without a heartbeat.
+        ``assignor``: range, roundrobin, sticky or cooperative-sticky. ``config``: the client's properties, by Java's
+        names. The defaults are: read from the earliest offset, commit by command only, a session of half a minute.
         """
         if not self._ready.wait(START_TIMEOUT) or self._process.poll() is not None:
             raise AssertionError(f"the members' host has not started: {self.log.read_text(errors='replace')[-3000:]}")
@@ -198,7 +197,7 @@ class MemberHost:
         return member
 
     def ask(self, member: Member, command: str, **words: object) -> Any:
-        """Give a command to a member and wait for its answer. Raises :class:`RefusedError`."""
+        """Send a command to a member and wait for the answer. Raises :class:`RefusedError`."""
         with self._lock:
             self._number += 1
             number = self._number
@@ -230,7 +229,7 @@ class MemberHost:
             try:
                 body = json.loads(line)
             except ValueError:
-                continue  # what a library prints by itself
+                continue  # a line that the library printed
             kind = body["event"]
             if kind == "ready":
                 self._ready.set()
@@ -242,5 +241,5 @@ class MemberHost:
 
 
 def python_host(library: str, log: Path) -> MemberHost:
-    """A process for members of ``confluent``, ``kafka-python`` or ``aiokafka``; it complains into the file ``log``."""
+    """A process for members of ``confluent``, ``kafka-python`` or ``aiokafka``; its errors go to the file ``log``."""
     return MemberHost([sys.executable, "-m", "integration.harness.python_consumer", library], log)

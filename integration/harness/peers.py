@@ -1,4 +1,4 @@
-"""Kafka's own programs, of several years, from Maven Central: fetched once, kept in a cache.
+"""Kafka's own programs in several releases, fetched from Maven Central once and kept in a cache.
 
 ``KAFKALITE_PEERS`` names the cache directory; otherwise it is ``~/.cache/kafkalite/peers``. ``python -m
 integration.harness.peers`` fetches all of them, so that no test has to wait for Maven Central.
@@ -17,12 +17,12 @@ from pathlib import Path
 
 ATTEMPTS = 5
 ATTEMPT_TIMEOUT = 150.0
-"""Seconds; what has come by then, Maven keeps. All attempts fit into the time of one test."""
+"""Seconds of one attempt. Maven keeps the fetched files between attempts; all attempts fit into a test's time limit."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One release: ``coordinates`` are ``group:artifact:version``, with all that they need unless ``alone``."""
+    """One release: ``coordinates`` are ``group:artifact:version``, with their dependencies unless ``alone``."""
 
     name: str
     coordinates: tuple[str, ...]
@@ -33,6 +33,13 @@ KAFKA_3_9 = Peer(
     "kafka-3.9.1",
     ("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
 )
+# Alone, because the tools bring Connect's own jars along.
+MIRROR_MAKER_3_9 = Peer(
+    "kafka-mirror-3.9.1",
+    ("org.apache.kafka:connect-mirror:3.9.1", "org.apache.kafka:connect-mirror-client:3.9.1"),
+    alone=True,
+)
+"""MirrorMaker 2, which needs the jars of :data:`KAFKA_3_9` beside its own."""
 KAFKA_2_8 = Peer("kafka-2.8.2", ("org.apache.kafka:kafka_2.13:2.8.2", "org.slf4j:slf4j-reload4j:1.7.36"))
 KAFKA_0_10 = Peer("kafka-0.10.2.2", ("org.apache.kafka:kafka_2.12:0.10.2.2",))
 _SPARK_KAFKA = (
@@ -40,29 +47,29 @@ _SPARK_KAFKA = (
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
 )
-# Not every version of what it names is there, and Spark has the rest.
+# Without dependencies, because the registry lacks some of their versions and Spark brings them along.
 SPARK_KAFKA = Peer("spark-kafka-4.2.0", ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", *_SPARK_KAFKA), alone=True)
-"""Spark's own source, the newest that is there; newer Sparks take it."""
+"""Spark's own Kafka source in its newest release; newer versions of Spark accept it."""
 SPARK_KAFKA_4_1 = Peer(
     "spark-kafka-4.1.1", ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1", *_SPARK_KAFKA), alone=True
 )
 POSTGRES_JDBC = Peer("postgresql-jdbc-42.7.7", ("org.postgresql:postgresql:42.7.7",), alone=True)
 KAFKA_0_8 = Peer("kafka-0.8.2.2", ("org.apache.kafka:kafka_2.11:0.8.2.2",))
-ALL = (KAFKA_3_9, KAFKA_2_8, KAFKA_0_10, KAFKA_0_8, SPARK_KAFKA, POSTGRES_JDBC)
-"""What the tests need."""
+ALL = (KAFKA_3_9, MIRROR_MAKER_3_9, KAFKA_2_8, KAFKA_0_10, KAFKA_0_8, SPARK_KAFKA, POSTGRES_JDBC)
+"""All releases that the tests need."""
 
 
 class PeerMissingError(Exception):
-    """A release cannot be had; the text says what to install."""
+    """A release or program is missing; the text says what to install."""
 
 
 def cache_dir() -> Path:
-    """Where the releases are kept."""
+    """The folder with the fetched releases."""
     return Path(os.environ.get("KAFKALITE_PEERS") or Path.home() / ".cache" / "kafkalite" / "peers")
 
 
 def java() -> str:
-    """The Java runtime. Raises :class:`PeerMissingError` where there is none."""
+    """The Java runtime. Raises :class:`PeerMissingError` if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else None
     found = found or shutil.which("java")
@@ -74,17 +81,17 @@ def java() -> str:
 
 
 def classpath(peer: Peer) -> str:
-    """The Java class path of ``peer``, fetched where it is not there yet."""
+    """The Java class path of ``peer``; fetches the release if it is not in the cache."""
     return f"{libs(peer)}/*"
 
 
 def libs(peer: Peer) -> Path:
-    """The folder with the jars of ``peer``. Raises :class:`PeerMissingError` where they cannot be fetched."""
+    """The folder with the jars of ``peer``. Raises :class:`PeerMissingError` if they cannot be fetched."""
     home = cache_dir() / peer.name
     if (home / "libs").is_dir():
         return home / "libs"
     home.mkdir(parents=True, exist_ok=True)
-    # One Maven at a time, because its own repository is not made for two.
+    # One Maven at a time, because Maven's local repository does not support two processes.
     with (cache_dir() / "maven.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return home / "libs" if (home / "libs").is_dir() else _fetch(peer, home)
@@ -99,7 +106,7 @@ def _fetch(peer: Peer, home: Path) -> Path:
     output = ""
     for attempt in range(ATTEMPTS):
         if attempt:
-            time.sleep(2.0 * attempt)  # "could not transfer" is most often a hiccup of the registry
+            time.sleep(2.0 * attempt)  # "could not transfer" is mostly a passing error of the registry
         command = [maven, "-q", "-B", "-f", str(home / "pom.xml"), "dependency:copy-dependencies"]
         try:
             done = subprocess.run(

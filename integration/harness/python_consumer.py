@@ -1,6 +1,6 @@
-"""A host of group members by one of the Python libraries: ``python -m integration.harness.python_consumer LIBRARY``.
+"""A process of group members of a Python library: ``python -m integration.harness.python_consumer LIBRARY``.
 
-``members.py`` is the other end and says what the JSON lines mean. A thread a member.
+``members.py`` sends the commands and documents the JSON lines. Each member has a thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Told = Callable[[str, Iterable[Any]], None]
 
 
 class Library(abc.ABC):
-    """One consumer of one library. ``told`` takes the callbacks: assigned, revoked, lost."""
+    """One consumer of one library. ``told`` gets the rebalance callbacks: assigned, revoked, lost."""
 
     def __init__(self, told: Told) -> None:
         self.told = told
@@ -35,11 +35,11 @@ class Library(abc.ABC):
 
     @abc.abstractmethod
     def poll(self) -> list[tuple[str, int, int, str]]:
-        """Topic, partition, offset and value of what came within :data:`POLL` seconds."""
+        """Topic, partition, offset and value of the records that came within :data:`POLL` seconds."""
 
     @abc.abstractmethod
     def assignment(self) -> set[Partition]:
-        """What it owns now."""
+        """The partitions that the consumer owns now."""
 
     @abc.abstractmethod
     def group(self) -> tuple[str, int]:
@@ -47,23 +47,23 @@ class Library(abc.ABC):
 
     @abc.abstractmethod
     def commit(self, offsets: Sequence[tuple[str, int, int, str]] | None) -> None:
-        """Commit topic, partition, offset and metadata, or how far it has read."""
+        """Commit topic, partition, offset and metadata; with ``None`` the consumer's positions."""
 
     @abc.abstractmethod
     def committed(self, partitions: Sequence[Partition]) -> list[tuple[str, int, int, str]]:
-        """What is committed."""
+        """Topic, partition, offset and metadata of the committed offsets."""
 
     @abc.abstractmethod
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Read on from there."""
+        """Continue at ``offset``."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """The end."""
+        """Close the consumer."""
 
 
 class ConfluentMember(Library):
-    """librdkafka's."""
+    """librdkafka's consumer."""
 
     def __init__(self, command: Mapping[str, Any], told: Told) -> None:
         from confluent_kafka import Consumer
@@ -138,7 +138,7 @@ class ConfluentMember(Library):
 
 
 class KafkaPythonMember(Library):
-    """kafka-python's."""
+    """kafka-python's consumer."""
 
     def __init__(self, command: Mapping[str, Any], told: Told) -> None:
         from kafka import KafkaConsumer
@@ -168,7 +168,7 @@ class KafkaPythonMember(Library):
         told = self.told
 
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-            """Passes everything on."""
+            """Passes the callbacks to ``told``."""
 
             def on_partitions_assigned(self, assigned: Any) -> None:
                 told("assigned", assigned)
@@ -180,8 +180,8 @@ class KafkaPythonMember(Library):
                 told("lost", lost)
 
         self._consumer.subscribe(list(topics), listener=Listener())
-        # A leader that hears of its topics' partitions only when it has joined joins again; and when a poll ends in the
-        # middle of that, this library forgets what it was assigned. So it asks for them first.
+        # Fetch the topics before joining, because a group leader that learns of partitions after it joined joins again,
+        # and when a poll ends during that second join, kafka-python loses the assignment.
         self._consumer.topics()
 
     def poll(self) -> list[tuple[str, int, int, str]]:
@@ -230,7 +230,7 @@ class KafkaPythonMember(Library):
 
 
 class AioKafkaMember(Library):
-    """aiokafka's, with a loop of its own that turns while it is polled."""
+    """aiokafka's consumer, with its own event loop, which runs during polls."""
 
     def __init__(self, command: Mapping[str, Any], told: Told) -> None:
         from aiokafka import AIOKafkaConsumer
@@ -242,7 +242,7 @@ class AioKafkaMember(Library):
         assignors = {
             "range": RangePartitionAssignor,
             "roundrobin": RoundRobinPartitionAssignor,
-            # It keeps what its member has in its class: one class a member.
+            # One class for each member, because this assignor keeps the member's assignment in a class attribute.
             "sticky": type("Sticky", (StickyPartitionAssignor,), {}),
         }
         self._loop = asyncio.new_event_loop()
@@ -266,7 +266,7 @@ class AioKafkaMember(Library):
         told = self.told
 
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-            """Passes everything on."""
+            """Passes the callbacks to ``told``."""
 
             async def on_partitions_assigned(self, assigned: Any) -> None:
                 told("assigned", assigned)
@@ -287,7 +287,7 @@ class AioKafkaMember(Library):
         return {(one.topic, one.partition) for one in self._consumer.assignment()}
 
     def group(self) -> tuple[str, int]:
-        # aiokafka has no public name for them.
+        # aiokafka has no public attribute for member id and generation.
         coordinator = self._consumer._coordinator
         return getattr(coordinator, "member_id", ""), getattr(coordinator, "generation", -1)
 
@@ -303,7 +303,7 @@ class AioKafkaMember(Library):
         from aiokafka import TopicPartition
 
         async def work() -> Any:
-            # The public method tells the offset alone.
+            # The public method returns the offset without its metadata.
             return await self._consumer._coordinator.fetch_committed_offsets(
                 [TopicPartition(*partition) for partition in partitions]
             )
@@ -343,7 +343,7 @@ def python_names(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class MemberThread(threading.Thread):
-    """Polls one consumer, carries commands out between two polls, reports."""
+    """Polls one consumer, executes commands between two polls, and reports events."""
 
     def __init__(self, name: str, library: Callable[[Mapping[str, Any], Told], Library], say: Report) -> None:
         super().__init__(name=name, daemon=True)
@@ -355,7 +355,7 @@ class MemberThread(threading.Thread):
         self._group: tuple[str, int] = ("", -1)
 
     def run(self) -> None:
-        """Until closed."""
+        """Poll and execute commands until the consumer is closed."""
         while True:
             while self._consumer is None or not self.commands.empty():
                 if not self._obey(self.commands.get()):
@@ -430,7 +430,7 @@ def main(library: str) -> None:
             members[name] = MemberThread(name, LIBRARIES[library], say)
             members[name].start()
         members[name].commands.put(command)
-    # Whoever held the other end has gone: nobody needs these consumers any more, and nobody is told of their end.
+    # Exit without closing the consumers, because the test process that read their events has ended.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The requests that a test wants to word itself: batches with any producer state, fetches with any limits, by value."""
+"""Single requests with any field values: batches with any producer state, fetches with any limits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from integration.harness.wait import wait_for
 from integration.harness.wire import FETCH, LIST_OFFSETS, PRODUCE, Wire, leaders
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import ZERO_UUID, TopicPartition
+from kafkalite.protocol import messages
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
 from kafkalite.protocol.fetch import (
     FetchPartition,
@@ -26,7 +27,7 @@ from kafkalite.protocol.produce import (
 )
 from kafkalite.record.records import Record, encode_batch
 
-# The last versions before the flexible ones: the highest that a plain request header goes with.
+# The last versions before the flexible ones.
 PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION = 8, 11, 5
 INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION = 22, 1
 DELETE_RECORDS, DELETE_RECORDS_VERSION = 21, 1
@@ -44,7 +45,7 @@ def batch(
     sequence: int = -1,
     transactional: bool = False,
 ) -> bytes:
-    """``count`` records of ``size`` bytes, of ``producer`` (id, epoch) from ``sequence`` on."""
+    """A batch of ``count`` records of ``size`` bytes by ``producer`` (id, epoch), the first with ``sequence``."""
     records = [Record(offset, timestamp, None, b"%0*d" % (size, max(sequence, 0) + offset)) for offset in range(count)]
     return encode_batch(
         records,
@@ -64,9 +65,6 @@ def ask_partition(topic: str, offset: int, partition: int = 0, max_bytes: int = 
 class RawClient(Wire):
     """One connection to one broker, and its requests as values."""
 
-    def __enter__(self) -> RawClient:
-        return self
-
     def produce(
         self, topic: str, records: bytes, partition: int = 0, acks: int = -1, transactional_id: str | None = None
     ) -> ProducePartitionResponse:
@@ -75,7 +73,7 @@ class RawClient(Wire):
             transactional_id, acks, 10000, [(TopicPartition(topic, partition), memoryview(records))]
         )
         body = b"".join(encode_produce(PRODUCE_VERSION, request))
-        (answer,) = decode_produce_response(PRODUCE_VERSION, memoryview(self.call(PRODUCE, PRODUCE_VERSION, body)))
+        (answer,) = decode_produce_response(PRODUCE_VERSION, self.call(PRODUCE, PRODUCE_VERSION, body))
         return answer
 
     def fetch(
@@ -95,13 +93,13 @@ class RawClient(Wire):
             -1, -1, max_wait_ms, min_bytes, max_bytes, 0, *session, list(partitions), list(forgotten), rack
         )
         answer = self.call(FETCH, version, encode_fetch_request(version, request))
-        return decode_fetch_response(version, memoryview(answer))
+        return decode_fetch_response(version, answer)
 
     def init_producer_id(self) -> tuple[int, int]:
-        """A producer id and its epoch; asks again, as clients do, while the broker has no block of ids yet."""
+        """A producer id and its epoch; repeats the request, as clients do, while the broker has no block of ids."""
 
         def ask() -> Any:
-            answer = self._library(
+            answer = self.ask(
                 INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, transactional_id=None, transaction_timeout_ms=1000
             )
             if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -112,15 +110,15 @@ class RawClient(Wire):
         answer = wait_for(ask, "a producer id")
         return answer.producer_id, answer.producer_epoch
 
-    def list_offset(self, topic: str, timestamp: int, partition: int = 0) -> tuple[int, int, int]:
-        """Error, timestamp and offset of what is asked for: -1 the end, -2 the start, or a time."""
-        kind = request_class(LIST_OFFSETS).ListOffsetsTopic
+    def list_offset(self, topic: str, timestamp: int, partition: int = 0, isolation: int = 0) -> tuple[int, int, int]:
+        """Error, timestamp and offset for ``timestamp``: -1 is the end for readers of ``isolation``, -2 the start."""
+        kind = messages.ListOffsetsRequest.ListOffsetsTopic
         asked = kind.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
-        answer = self._library(
+        answer = self.ask(
             LIST_OFFSETS,
             LIST_OFFSETS_VERSION,
             replica_id=-1,
-            isolation_level=0,
+            isolation_level=isolation,
             topics=[kind(name=topic, partitions=[asked])],
         )
         found = answer.topics[0].partitions[0]
@@ -128,9 +126,9 @@ class RawClient(Wire):
 
     def delete_records(self, topic: str, offset: int, partition: int = 0) -> tuple[int, int]:
         """Error and low watermark."""
-        kind = request_class(DELETE_RECORDS).DeleteRecordsTopic
+        kind = messages.DeleteRecordsRequest.DeleteRecordsTopic
         asked = kind.DeleteRecordsPartition(partition_index=partition, offset=offset)
-        answer = self._library(
+        answer = self.ask(
             DELETE_RECORDS,
             DELETE_RECORDS_VERSION,
             topics=[kind(name=topic, partitions=[asked])],
@@ -140,9 +138,10 @@ class RawClient(Wire):
         return found.error_code, found.low_watermark
 
     def leads(self, topic: str, broker_id: int, partition: int = 0) -> bool:
-        """Whether this broker says that ``broker_id`` leads."""
+        """Whether ``broker_id`` leads the partition in this broker's metadata."""
         return leaders(self, topic).get(partition) == broker_id
 
-    def _library(self, api_key: int, version: int, **fields: Any) -> Any:
+    def ask(self, api_key: int, version: int, **fields: Any) -> Any:
+        """The answer to any request that kafka-python has a class for, in any version."""
         body = encode_request(api_key, version, request_class(api_key)(version=version, **fields))
-        return decode_response(api_key, version, memoryview(self.call(api_key, version, body)))
+        return decode_response(api_key, version, self.call(api_key, version, body))

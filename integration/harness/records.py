@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-DAILY_CODECS = ("none", "lz4")
-"""Of the tests in which every codec takes a Java program of its own."""
+DAILY_CODECS = ("lz4",)
+"""Codecs of the daily run of tests that start a Java program for each codec."""
 FIRST_TIMESTAMP = 1_700_000_000_000
 
 
@@ -25,7 +25,7 @@ class Item(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A record as it came back."""
+    """A record that a consumer read."""
 
     partition: int
     offset: int
@@ -36,22 +36,22 @@ class Read(NamedTuple):
 
 
 def make_items(seed: int, count: int, partitions: int, *, headers: bool = True, nulls: bool = True) -> list[Item]:
-    """``count`` records spread over ``partitions`` by hand, one millisecond apart."""
-    chance = random.Random(seed)
+    """``count`` records in random partitions (by a seed), one millisecond apart."""
+    rng = random.Random(seed)
     items = []
     for number in range(count):
-        # half noise, half repetition, so that compression has something to do and something to fail at
-        size = chance.choice((0, 1, 10, 100, 100, 1000))
-        value: bytes | None = chance.randbytes(size // 2) + b"kafkalite " * (size // 20)
-        key: bytes | None = b"key-%d" % chance.randrange(50)
+        # Half random bytes and half repeated text, so that codecs meet both incompressible and compressible data.
+        size = rng.choice((0, 1, 10, 100, 100, 1000))
+        value: bytes | None = rng.randbytes(size // 2) + b"kafkalite " * (size // 20)
+        key: bytes | None = b"key-%d" % rng.randrange(50)
         if nulls and number % 97 == 5:
             key = None
         if nulls and number % 101 == 7:
             value = None
         some: Headers = ()
         if headers and number % 3 == 0:
-            some = (("number", b"%d" % number), ("empty", b""), ("number", chance.randbytes(3)))
-        items.append(Item(chance.randrange(partitions), FIRST_TIMESTAMP + number, key, value, some))
+            some = (("number", b"%d" % number), ("empty", b""), ("number", rng.randbytes(3)))
+        items.append(Item(rng.randrange(partitions), FIRST_TIMESTAMP + number, key, value, some))
     return items
 
 

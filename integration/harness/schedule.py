@@ -1,8 +1,9 @@
-"""How the tests share the machine: which of them share a worker, which come first, which run alone.
+"""The schedule of the tests: which tests share a worker, which start first, which run alone.
 
 ``make test`` runs two workers of pytest-xdist. Tests of one group run on one worker, one after the other, because they
-share what is dear to start: a Spark session, a Docker daemon, a cluster of their file. Long groups come first, so that
-both workers have work to the end. A test that measures (``@pytest.mark.alone``) runs while the other worker waits.
+share a fixture that starts slowly: a Spark session, a Docker daemon, a cluster of their file. Long groups start first,
+so that both workers have work to the end. A test that measures (``@pytest.mark.alone``) runs while the other worker
+waits.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
-"""Name of this worker; empty where pytest runs all tests itself."""
+"""Name of this worker; empty if pytest runs all tests in one process."""
 SPARK, CONTAINERS = "spark", "containers"
 BY_FIXTURE = {"docker_daemon": CONTAINERS, "stranger_python": CONTAINERS, "spark": SPARK, "database": SPARK}
-"""Fixture of a whole run → the group of all tests that need it."""
+"""Session fixture → the group of all tests that use it."""
 ALONE = "alone"
 GROUPS = "groups.json"
-"""File of a run's folder: test → group."""
+"""JSON file in the folder of the run: test → group."""
 LATER = ("full", "soak")
 """Markers of tests that ``make test`` leaves out."""
+SHORT = "short"
+"""Marker of tests that ``make test-all`` leaves out, because it runs their long forms."""
 FIRST = (
-    # Minutes that nothing can divide.
+    # Single groups that take minutes.
     SPARK,
     "integration/test_lint.py",
     "tests/testing/simulation/test_histories.py",
@@ -40,7 +43,8 @@ FIRST = (
     "integration/test_kill_rounds.py",
     "integration/test_endurance.py",
     "integration/test_coordinator_failover.py",
-    # Spark in processes of its own.
+    "integration/test_course.py",
+    # Tests that start Spark processes.
     "integration/pipelines/test_standalone.py",
     "integration/pipelines/test_docs.py",
     "integration/pipelines/test_log_aggregation.py",
@@ -49,12 +53,12 @@ FIRST = (
     "integration/pipelines/test_cli.py",
     "integration/spark/test_spark_4_1.py",
 )
-"""Groups that take a minute and more, in the order in which they are begun."""
+"""Groups that take a minute and more, in the order in which they start."""
 UNIT_TESTS = "tests/"
 
 
 def group_of(item: pytest.Item) -> str:
-    """The group of a test: by a dear fixture, otherwise its file, or its class where the file has classes."""
+    """The group of a test: by a fixture in :data:`BY_FIXTURE`, otherwise its class, otherwise its file."""
     fixtures: Sequence[str] = getattr(item, "fixturenames", ())
     for fixture, group in BY_FIXTURE.items():
         if fixture in fixtures:
@@ -63,7 +67,8 @@ def group_of(item: pytest.Item) -> str:
 
 
 def rank(group: str) -> int:
-    """Where a group stands in the order. Unit tests are short: they fill what is left of a worker's time."""
+    """Position of a group in the order. Unit tests come late, because they are short and so fill the rest of a worker's
+    time."""
     if group in FIRST:
         return FIRST.index(group)
     if group.startswith(UNIT_TESTS):
@@ -72,9 +77,9 @@ def rank(group: str) -> int:
 
 
 def assign(items: list[pytest.Item], run: Path) -> None:
-    """Put all tests into the order in which groups are begun, and tell the scheduler the group of each.
+    """Sort all tests by the order of their groups, and write the group of each for the scheduler.
 
-    ``run`` is the folder of the run. Every worker says the same.
+    ``run`` is the folder of the run. All workers write the same groups.
     """
     items.sort(key=lambda item: rank(group_of(item)))
     partial = run / f"{GROUPS}.{WORKER}"
@@ -83,9 +88,9 @@ def assign(items: list[pytest.Item], run: Path) -> None:
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """A worker gets a whole group, and the next one when it has come to the last two tests of that.
+    """A worker gets a whole group, and the next group when two tests of the current one are left.
 
-    xdist's own ``loadgroup`` writes the group behind a test's id, which pytest 9.2 does not let it.
+    This replaces xdist's ``loadgroup``, because that appends the group to a test's id, which pytest 9.2 does not allow.
     """
 
     def __init__(self, config: pytest.Config, log: Producer, run: Path) -> None:
@@ -94,7 +99,7 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
     @cached_property
     def _groups(self) -> dict[str, str]:
-        # Read when all workers have collected.
+        # Read lazily, because the file is complete only after all workers have collected.
         groups: dict[str, str] = json.loads((self._run / GROUPS).read_text())
         return groups
 
@@ -103,7 +108,7 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def only_full(items: Iterable[pytest.Item]) -> list[str]:
-    """The files none of whose tests is one of ``make test``: all are marked ``full``, or ``soak``."""
+    """The files with no test in ``make test``, because all their tests are marked ``full`` or ``soak``."""
     daily: dict[str, bool] = {}
     for item in items:
         file = item.nodeid.partition("::")[0]
@@ -112,8 +117,15 @@ def only_full(items: Iterable[pytest.Item]) -> list[str]:
     return [file for file, is_daily in daily.items() if not is_daily]
 
 
+def short_alone(items: Iterable[pytest.Item]) -> list[str]:
+    """The tests marked ``short`` whose file has no test marked ``full``, so that ``make test-all`` would miss them."""
+    long = {item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("full")}
+    short = [item.nodeid for item in items if item.get_closest_marker(SHORT)]
+    return [nodeid for nodeid in short if nodeid.partition("::")[0] not in long]
+
+
 class Turns:
-    """A plugin of each worker: while a test that is alone runs, the other workers wait between two tests."""
+    """A plugin of each worker: while a test marked ``alone`` runs, the other workers wait between two tests."""
 
     def __init__(self, folder: Path) -> None:
         self._gate: IO[bytes] = (folder / "gate.lock").open("wb")
@@ -121,9 +133,9 @@ class Turns:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Run the test in its turn. The wait does not count for the test's time limit, because this wraps it."""
+        """Run the test in its turn. The wait does not count for the test's time limit, because this hook wraps it."""
         alone = item.get_closest_marker(ALONE) is not None
-        # The test that waits to be alone holds the gate, or the other worker's next test would overtake it.
+        # A waiting ``alone`` test holds the gate, because the other worker's next test would otherwise overtake it.
         fcntl.flock(self._gate, fcntl.LOCK_EX)
         fcntl.flock(self._machine, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(self._gate, fcntl.LOCK_UN)

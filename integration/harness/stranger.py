@@ -1,4 +1,4 @@
-"""Somebody else's project: an environment with the built wheel alone, and the files that a document shows."""
+"""A user's project: an environment with only the built wheel, and the files that a document shows."""
 
 from __future__ import annotations
 
@@ -17,46 +17,47 @@ TIMEOUT = 600
 
 
 def shown_files(document: Path) -> dict[str, str]:
-    """File name → text of each file that ``document`` shows: blocks whose first line is a comment with a name."""
+    """File name → text of each code block of ``document`` whose first line is a comment with a file name."""
     return {found["name"]: found["text"] for found in BLOCK.finditer(document.read_text())}
 
 
-def make_environment(directory: Path, extra: str, *, borrow: bool) -> Path:
-    """The interpreter of a new environment in ``directory`` that has kafkalite's wheel with ``extra``.
-
-    ``borrow``: what kafkalite needs comes from the environment of this process, which takes seconds instead of minutes;
-    otherwise it is installed anew, as the wheel asks for it.
-    """
+def build_wheel(directory: Path) -> Path:
+    """Kafkalite's wheel, built in ``directory``."""
     source = directory / "source"
-    # A build leaves folders in its source, and takes modules from them the next time.
+    # Build from a copy, because a build leaves folders in its source and the next build takes modules from them.
     for name in ("kafkalite", "zk_schema"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(directory), str(source))
     (wheel,) = directory.glob("kafkalite-*.whl")
-    run(sys.executable, "-m", "venv", str(directory / "venv"))
+    return wheel
+
+
+def make_environment(directory: Path, wheel: Path, extra: str, *, borrow: bool) -> Path:
+    """The interpreter of a new environment in ``directory`` that has the ``wheel`` with ``extra``.
+
+    ``borrow``: take kafkalite's dependencies from the environment of this process, which takes seconds instead of
+    minutes; otherwise the dependencies of the wheel are installed.
+    """
+    # Without its own pip and without compiled modules, because both take seconds and no test needs them.
+    run(sys.executable, "-m", "venv", "--without-pip", str(directory / "venv"))
     python = directory / "venv" / "bin" / "python"
-    run(
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        *(["--no-deps"] if borrow else []),
-        f"kafkalite[{extra}] @ {wheel.as_uri()}",
-    )
+    pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-compile")
+    run(*pip, *(["--no-deps"] if borrow else []), f"kafkalite[{extra}] @ {wheel.as_uri()}")
     if borrow:
-        # Behind the environment's own packages, and without the link to the checkout, since that is a .pth file, too.
+        # A path file, so that the borrowed packages come after the environment's own and without their .pth files, one
+        # of which points to the checkout.
         own = run(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
         (Path(own) / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return python
 
 
 def run(*command: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
-    """What a command printed; the test fails with it where the command did. The checkout's modules are not seen.
+    """Output of a command; the test fails with it if the command fails.
 
-    A pytest among the commands does not take itself for a worker of this run.
+    The command does not see the checkout's modules, and a pytest among the commands does not take itself for a worker
+    of this run.
     """
     inherited = {
         name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("PYTEST_")

@@ -1,4 +1,4 @@
-"""Transactions by single requests, in any version: a producer that a test moves step by step."""
+"""Transactions by single requests, in any version: a producer that a test controls step by step."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from integration.faults.groups import TRANSACTION, find_coordinator
 from integration.harness.raw import RawClient, batch
 from integration.harness.wait import wait_for
-from integration.harness.wire import LIST_OFFSETS, leaders
+from integration.harness.wire import leaders
 from kafkalite.common.errors import ErrorCode
 from kafkalite.embedded.cluster import LocalCluster
-from kafkalite.protocol.api_keys import ApiKey, is_flexible
-from kafkalite.protocol.codec import decode_response, encode_request, request_class
+from kafkalite.protocol import messages
+from kafkalite.protocol.api_keys import ApiKey
 
 PASSING = frozenset(
     {
@@ -27,49 +27,24 @@ PASSING = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What every client tries again after."""
+"""Errors after which every client repeats its request."""
+END = -1
+"""The timestamp of ListOffsets for the end of a log."""
 COMMITTED = 1
 """Isolation level ``read_committed``."""
-TRANSACTIONAL = True
-
-
-class AnyClient(RawClient):
-    """One connection to one broker, and every request that kafka-python has a class for."""
-
-    def __enter__(self) -> AnyClient:
-        return self
-
-    def ask(self, api_key: ApiKey, version: int, **fields: Any) -> Any:
-        """The answer to a request of any version, flexible ones too."""
-        body = encode_request(api_key, version, request_class(api_key)(version=version, **fields))
-        flexible = is_flexible(api_key, version)
-        # Tagged fields, of which there are none, end the header of a flexible request and of its answer.
-        answer = self.call(api_key, version, b"\0" + body if flexible else body)
-        return decode_response(api_key, version, memoryview(answer)[1 if flexible else 0 :])
-
-    def stable_end(self, topic: str, partition: int = 0, isolation: int = COMMITTED) -> int:
-        """The last stable offset, or the high watermark with ``isolation`` 0."""
-        kind = request_class(LIST_OFFSETS).ListOffsetsTopic
-        asked = kind.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=-1)
-        topics = [kind(name=topic, partitions=[asked])]
-        answer = self.ask(ApiKey.LIST_OFFSETS, 5, replica_id=-1, isolation_level=isolation, topics=topics)
-        found = answer.topics[0].partitions[0]
-        if found.error_code:
-            raise LookupError(ErrorCode(found.error_code).name)
-        return int(found.offset)
 
 
 class Session(NamedTuple):
-    """Under which name a producer writes."""
+    """Producer id and epoch under which a producer writes."""
 
     producer_id: int
     epoch: int
 
 
 class RawProducer:
-    """A transactional producer. Requests go to whoever coordinates or leads at the time; passing errors are retried.
+    """A transactional producer. Requests go to the current coordinator or leader and are repeated after passing errors.
 
-    ``again=False`` gives the first answer, whatever it is.
+    ``again=False`` returns the first answer, also if it is a passing error.
     """
 
     def __init__(self, cluster: LocalCluster, transactional_id: str, timeout_ms: int = 60_000) -> None:
@@ -81,12 +56,12 @@ class RawProducer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     def coordinator(self) -> int:
-        """Who coordinates now; ``at`` where that is known better than by asking."""
+        """The current coordinator: ``at`` if the test has set it, otherwise the answer of FindCoordinator."""
         return self.at or find_coordinator(self.cluster, self.transactional_id, TRANSACTION)
 
     def _ask(self, api_key: ApiKey, version: int, error: Any, again: bool, **fields: Any) -> tuple[ErrorCode, Any]:
         def asked() -> tuple[ErrorCode, Any]:
-            with AnyClient(self.cluster.address(self.coordinator())) as client:
+            with RawClient(self.cluster.address(self.coordinator())) as client:
                 answer = client.ask(api_key, version, **fields)
             code = ErrorCode(error(answer))
             if again and code in PASSING:
@@ -103,7 +78,7 @@ class RawProducer:
         return {f"{prefix}{name}": value for name, value in zip(_NAMES, values, strict=True)}
 
     def init(self, version: int = 4, expected: Session | None = None, again: bool = True) -> ErrorCode:
-        """InitProducerId; the session is the one that is given."""
+        """InitProducerId; keeps the producer id and epoch of the answer as the session."""
         expected = expected or Session(-1, -1)
         more = {"producer_id": expected.producer_id, "producer_epoch": expected.epoch} if version >= 3 else {}
         error, answer = self._ask(
@@ -122,7 +97,7 @@ class RawProducer:
 
     def add(self, topic: str, *partitions: int, version: int = 3, again: bool = True) -> ErrorCode:
         """AddPartitionsToTxn: the error of the first partition."""
-        kind = request_class(ApiKey.ADD_PARTITIONS_TO_TXN).AddPartitionsToTxnTopic
+        kind = messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         topics = [kind(name=topic, partitions=list(partitions or (0,)))]
         return self._ask(
             ApiKey.ADD_PARTITIONS_TO_TXN,
@@ -156,7 +131,7 @@ class RawProducer:
         sequence: int | None = None,
         again: bool = True,
     ) -> ErrorCode:
-        """A batch to whoever leads."""
+        """Send a batch to the partition's leader."""
         where = topic, partition
         first = self._sequences.get(where, 0) if sequence is None else sequence
         records = batch(
@@ -168,7 +143,7 @@ class RawProducer:
         )
 
         def sent() -> tuple[ErrorCode]:
-            with AnyClient(self.cluster.address(leader_of(self.cluster, topic, partition))) as client:
+            with RawClient(self.cluster.address(leader_of(self.cluster, topic, partition))) as client:
                 answer = client.produce(topic, records, partition, transactional_id=self.transactional_id)
             error = ErrorCode(answer.error)
             if again and error in PASSING:
@@ -181,7 +156,7 @@ class RawProducer:
         return error
 
     def transaction(self, topic: str, count: int, commit: bool, partitions: Sequence[int] = (0,)) -> None:
-        """All of one, and nothing may go wrong."""
+        """A whole transaction of ``count`` records in each partition, without an error."""
         assert self.add(topic, *partitions) is ErrorCode.NONE
         for partition in partitions:
             assert self.send(topic, count, partition) is ErrorCode.NONE
@@ -192,7 +167,7 @@ _NAMES = ("transactional_id", "producer_id", "producer_epoch")
 
 
 def leader_of(cluster: LocalCluster, topic: str, partition: int = 0) -> int:
-    """Who leads a partition, by a living broker's word, once somebody alive does."""
+    """The leader of a partition in a living broker's metadata, once a living broker leads it."""
 
     def found() -> int:
         for broker_id in cluster.broker_ids:
@@ -206,12 +181,15 @@ def leader_of(cluster: LocalCluster, topic: str, partition: int = 0) -> int:
     return wait_for(found, f"{topic}-{partition} has a leader")
 
 
-def ask_leader(cluster: LocalCluster, topic: str, partition: int = 0) -> AnyClient:
+def ask_leader(cluster: LocalCluster, topic: str, partition: int = 0) -> RawClient:
     """A connection to the leader of a partition."""
-    return AnyClient(cluster.address(leader_of(cluster, topic, partition)))
+    return RawClient(cluster.address(leader_of(cluster, topic, partition)))
 
 
 def stable_end(cluster: LocalCluster, topic: str, partition: int = 0, isolation: int = COMMITTED) -> int:
-    """The last stable offset by the leader's word."""
+    """The last stable offset in the leader's answer; with ``isolation`` 0 the high watermark."""
     with ask_leader(cluster, topic, partition) as client:
-        return client.stable_end(topic, partition, isolation)
+        error, _, offset = client.list_offset(topic, END, partition, isolation)
+    if error:
+        raise LookupError(ErrorCode(error).name)
+    return offset

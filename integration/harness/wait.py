@@ -1,4 +1,4 @@
-"""Waiting for conditions instead of sleeping."""
+"""Waits for conditions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
 
 T = TypeVar("T")
+PATIENCE = 120.0
+"""Seconds that a busy machine may need for work of a few; only a failing test waits for so long."""
 NOT_YET = (OSError, LookupError, KafkaException, KafkaError, AioKafkaError)
-"""What asking a cluster raises while it is not yet as it will be: a broker may hear of a topic after the others."""
+"""Errors that end when the cluster has converged; for example, a broker may learn of a topic after the others."""
 
 
 class FailedError(AssertionError, LookupError):
-    """A command or tool said that it failed: wrong at once, but "not yet" where that is waited for."""
+    """A command or tool failed. The test fails, unless it waits for success: then this is one of :data:`NOT_YET`."""
 
 
-def wait_for(condition: Callable[[], T], what: str, timeout: float = 30.0, interval: float = 0.05) -> T:
-    """The first truthy value of ``condition``. :data:`NOT_YET` are the errors that it may raise until then.
+def wait_for(condition: Callable[[], T], what: str, timeout: float = PATIENCE, interval: float = 0.05) -> T:
+    """The first truthy value of ``condition``, which may raise the errors of :data:`NOT_YET` before.
 
-    Raises ``AssertionError`` that says ``what`` did not come about within ``timeout`` seconds, and what was seen last.
+    Raises ``AssertionError`` with ``what`` and the last value or error, if there is no such value within ``timeout``
+    seconds.
     """
     deadline = time.monotonic() + timeout
     last: object = None
@@ -41,9 +44,9 @@ def wait_for(condition: Callable[[], T], what: str, timeout: float = 30.0, inter
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or a zombie that its parent has not reaped (in a container, perhaps never).
+    """Whether a process has ended; it may be a zombie that its parent has not reaped (in a container perhaps never).
 
-    A main thread is a zombie before the last of the other threads has ended, and until then files and locks are held.
+    A zombie with several threads has not ended, because it holds its files and locks until the last thread has ended.
     """
     try:
         process = psutil.Process(pid)

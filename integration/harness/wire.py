@@ -1,63 +1,23 @@
-"""The Kafka protocol over a plain socket: for what no client library lets one say, and for measuring without one."""
+"""The Kafka protocol over a plain socket, for requests that no client library sends, and for benchmarks without one."""
 
 from __future__ import annotations
 
-import socket
 import struct
 from typing import Any
 
+from integration.harness.logins import open_socket
+from kafkalite.network.blocking_client import BlockingConnection
+
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
-CLIENT_ID = b"wire"
+CLIENT_ID = "wire"
 
 
-class Wire:
-    """One connection. Headers are version 1 (client id, no tagged fields): for versions before the flexible ones."""
+class Wire(BlockingConnection):
+    """One connection to the broker at ``address``; ``timeout`` in seconds for each wait."""
 
     def __init__(self, address: str, timeout: float = 10.0) -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=timeout)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._correlation = 0
-
-    def __enter__(self) -> Wire:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.socket.close()
-
-    def call(self, api_key: int, version: int, body: bytes) -> bytes:
-        """Send a request; the body of its answer. Raises ``OSError`` where the broker closes the connection."""
-        self.send(api_key, version, body)
-        answer = self.receive()
-        (correlation,) = struct.unpack_from(">i", answer)
-        assert correlation == self._correlation, f"answer {correlation} to request {self._correlation}"
-        return answer[4:]
-
-    def send(self, api_key: int, version: int, body: bytes) -> None:
-        """Send a request."""
-        self._correlation += 1
-        header = struct.pack(">hhih", api_key, version, self._correlation, len(CLIENT_ID)) + CLIENT_ID
-        self.socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-
-    def receive(self) -> bytes:
-        """One frame, without its length."""
-        (size,) = struct.unpack(">i", self._exactly(4))
-        return self._exactly(size)
-
-    def _exactly(self, size: int) -> bytes:
-        buffer = bytearray(size)
-        view = memoryview(buffer)
-        position = 0
-        while position < size:
-            count = self.socket.recv_into(view[position:])
-            if not count:
-                raise ConnectionError("connection closed by the broker")
-            position += count
-        return bytes(buffer)
+        super().__init__(open_socket(host, int(port), timeout), CLIENT_ID)
 
 
 def string(text: str) -> bytes:
@@ -69,7 +29,7 @@ def string(text: str) -> bytes:
 class Cursor:
     """Reads the fields of an answer one after the other."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: memoryview) -> None:
         self.data = data
         self.position = 0
 
@@ -85,15 +45,15 @@ class Cursor:
         if length < 0:
             return None
         self.position += length
-        return self.data[self.position - length : self.position].decode()
+        return str(self.data[self.position - length : self.position], "utf-8")
 
     def array(self, read: Any) -> list[Any]:
-        """An array of what ``read`` reads."""
+        """An array; ``read`` reads one element."""
         return [read() for _ in range(self.take("i"))]
 
 
 def leaders(wire: Wire, topic: str) -> dict[int, int]:
-    """Partition → leader, as this very broker knows it (Metadata, version 1)."""
+    """Partition → leader in this broker's metadata (Metadata, version 1)."""
     cursor = Cursor(wire.call(METADATA, 1, struct.pack(">i", 1) + string(topic)))
     cursor.array(lambda: (cursor.take("i"), cursor.text(), cursor.take("i"), cursor.text()))
     cursor.take("i")

@@ -1,1 +1,1 @@
-"""Pipelines as users run them, on real clusters and a real Spark."""
+"""Pipelines on real clusters and a real Spark."""

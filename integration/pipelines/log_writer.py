@@ -1,8 +1,8 @@
-"""A host that writes logs: ``python -m integration.pipelines.log_writer FOLDER``, told ``write 100``, and so on.
+"""A host that writes logs: ``python -m integration.pipelines.log_writer FOLDER``, with commands like ``write 100``.
 
-In FOLDER: ``app.log`` by Python's own RotatingFileHandler; ``orders.log`` as log4j would write it and ``access.log`` as
-nginx, both copied and cut now and then (copytruncate); ``mail.log`` by syslog, renamed. Among their records are stack
-traces, and noise that has no format. ``ledger.jsonl`` has what the aggregation is to make of each.
+In FOLDER: ``app.log`` by Python's RotatingFileHandler; ``orders.log`` in log4j's format and ``access.log`` in nginx's,
+both rotated by copying and truncating; ``mail.log`` in syslog's format, rotated by renaming. Some records have stack
+traces, and some lines have no format. ``ledger.jsonl`` has the expected record of the aggregation for each.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO, Any
 
 BYTES = 20_000
-"""A file that is longer is rotated."""
+"""Length at which a file is rotated."""
 SPREAD = timedelta(seconds=12)
-"""From one record's time to the next one's: a few hundred fill several hours."""
+"""Time between two records, so that a few hundred records fill several hours."""
 LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
 PYTHON_LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
 JAVA_TRACE = (
@@ -32,7 +32,7 @@ NOISE_EVERY, TRACE_EVERY = 17, 11
 
 
 class CutFile:
-    """A file that is copied and cut when it is long."""
+    """A file that is copied and truncated when it is long."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -49,7 +49,7 @@ class CutFile:
 
 
 class RenamedFile:
-    """A file that is renamed when it is long, and another takes its place."""
+    """A file that is renamed when it is long, and replaced by a new one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -92,7 +92,7 @@ class App:
 
 
 class AppFormatter(logging.Formatter):
-    """Times that the test chooses, in UTC; noise as it is."""
+    """Formats records with the test's times in UTC, and noise without a format."""
 
     converter = time.gmtime  # type: ignore[assignment]
 
@@ -105,7 +105,7 @@ class AppFormatter(logging.Formatter):
 
 
 class Host:
-    """What a host writes, and the ledger of it."""
+    """The logs of a host, and their ledger."""
 
     def __init__(self, folder: Path) -> None:
         self._name = folder.name
@@ -179,7 +179,7 @@ class Host:
 
 
 def main() -> None:
-    """One command a line; each is answered when it is done."""
+    """Execute the commands on standard input, one a line, and answer each when it is done."""
     host = Host(Path(sys.argv[1]))
     for line in sys.stdin:
         _, _, count = line.partition(" ")

@@ -1,4 +1,4 @@
-"""A real PostgreSQL as a process: Debian's, or any that is on the path."""
+"""A real PostgreSQL server as a process: Debian's, or another one on the path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SETTINGS = {
     "wal_level": "logical",
     "max_wal_senders": "4",
     "max_replication_slots": "32",
-    "fsync": "off",  # what dies in the tests is processes, not the machine
+    "fsync": "off",  # safe, because tests kill processes, not the machine
     "shared_buffers": "16MB",
     "autovacuum": "off",
     "jit": "off",
@@ -32,7 +32,7 @@ USER = "postgres"
 
 
 class Postgres:
-    """A server with a folder of its own. As root, for which PostgreSQL does not run, it belongs to another user."""
+    """A server with its own folder. If root runs the tests, another user owns it, because PostgreSQL refuses root."""
 
     def __init__(self, binaries: Path) -> None:
         self._binaries = binaries
@@ -46,7 +46,7 @@ class Postgres:
             self._owner = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
 
     def start(self) -> None:
-        """Begin, with the data that is there, and wait until it answers."""
+        """Start the server with the existing data, and wait until it answers."""
         data = self._folder / "data"
         if not data.exists():
             self._run("initdb", "-D", str(data), "-U", USER, "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
@@ -63,32 +63,32 @@ class Postgres:
         wait_for(self._answers, "PostgreSQL answers", timeout=120)
 
     def stop(self) -> None:
-        """End at once, as after a fault: the next start recovers."""
+        """Stop the server at once, as after a crash; the next start recovers."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(60)
             self._process = None
 
     def close(self) -> None:
-        """End, and leave nothing."""
+        """Stop the server, and delete its folder."""
         self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def create(self, database: str) -> str:
-        """A new database; its address."""
+        """Create a database; returns its address."""
         self.sql(f"CREATE DATABASE {database}")
         return self.url(database)
 
     def url(self, database: str) -> str:
-        """The address of a database, as libpq and psycopg take it."""
+        """The address of a database for libpq and psycopg."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
     def jdbc_url(self, database: str) -> str:
-        """The same for JDBC."""
+        """The address of a database for JDBC."""
         return f"jdbc:postgresql://127.0.0.1:{self.port}/{database}?user={USER}"
 
     def sql(self, statements: str, database: str = USER) -> str:
-        """What ``psql`` prints for them, without any ornament; ``AssertionError`` with its words where one fails."""
+        """The unaligned output of ``psql`` for ``statements``. Raises ``AssertionError`` with its errors."""
         command = [str(self._binaries / "psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.url(database), "-f", "-"]
         done = subprocess.run(command, input=statements, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, f"{statements}: {done.stderr}"
@@ -108,7 +108,7 @@ class Postgres:
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """A server that has started; the test is skipped where there is no PostgreSQL."""
+    """A running server; the test is skipped if PostgreSQL is not installed."""
     binaries = _binaries()
     if binaries is None:
         pytest.skip("no PostgreSQL here (Debian: apt-get install postgresql)")
@@ -129,7 +129,7 @@ def _binaries() -> Path | None:
 
 
 def _other_user() -> pwd.struct_passwd:
-    """Somebody who is not root."""
+    """A user other than root."""
     try:
         return pwd.getpwnam(USER)
     except KeyError:

@@ -1,4 +1,4 @@
-"""What stands in a topic, read by librdkafka."""
+"""The records of a topic, read by librdkafka."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 
 def records(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-    """Key and value of all that readers with ``read_committed`` see now; the records of a partition in their order."""
+    """Key and value of all records that ``read_committed`` readers see now, each partition in order."""
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": "tests-of-pipelines",
@@ -38,7 +38,7 @@ def records(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None
 
 
 def json_records(bootstrap: str, topic: str) -> list[tuple[Any, Any]]:
-    """The same where both are JSON; a key that is plain text stays as it is."""
+    """:func:`records` with parsed JSON; a key that is plain text is returned as text."""
     return [(_key(key), None if value is None else json.loads(value)) for key, value in records(bootstrap, topic)]
 
 

@@ -1,4 +1,4 @@
-"""A small real web site, a shop of hats and shoes, whose pages tell a tracker what their visitors do; and visitors."""
+"""A small real web site, a shop of hats and shoes, whose pages report to a tracker; and its visitors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = ("hat", "shoes", "s", "red", "umbrella", "añil")
 
 
 def page_of(title: str, links: dict[str, str]) -> str:
-    """A page: every link has the name under which a click on it is told; ``data-track`` is where to tell it."""
+    """A page: every link has the name under which clicks are reported; ``data-track`` is the address for reports."""
     items = "".join(
         f'<li><a href="{html.escape(target)}" data-element="{html.escape(name)}">{html.escape(name)}</a></li>'
         for name, target in links.items()
@@ -34,13 +34,13 @@ def page_of(title: str, links: dict[str, str]) -> str:
 
 
 def goods(query: str) -> dict[str, str]:
-    """The links to what is found, and the one home."""
+    """The links to the found goods, and the link home."""
     found = {name: f"/goods/{name.replace(' ', '-')}" for name in GOODS if query in name}
     return {"home": "/", **found}
 
 
 def answer(path: str) -> str | None:
-    """The page at ``path``; ``None`` where there is none."""
+    """The page at ``path``; ``None`` if there is none."""
     url = urlsplit(path)
     if url.path == "/":
         return page_of("Hats & shoes", goods(""))
@@ -52,7 +52,7 @@ def answer(path: str) -> str | None:
 
 
 class Site(ThreadingHTTPServer):
-    """The shop on a port of its own; visitors get a cookie, and their pages' events go to ``tracker``."""
+    """The shop on its own port; visitors get a cookie, and their pages' events go to ``tracker``."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -65,7 +65,7 @@ class Site(ThreadingHTTPServer):
         self._thread.start()
 
     def close(self) -> None:
-        """Nobody is served any more."""
+        """Stop serving and close the port."""
         self.shutdown()
         self.server_close()
         self._thread.join()
@@ -78,12 +78,12 @@ class Handler(BaseHTTPRequestHandler):
     server: Site
 
     def do_GET(self) -> None:
-        """A page."""
+        """Answer with a page."""
         page = answer(self.path)
         self._send(404 if page is None else 200, page or "", new_visitor="visitor" not in self._cookies())
 
     def do_POST(self) -> None:
-        """An event; answered when it is safe."""
+        """Take an event; answer when it is acknowledged by the brokers."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             self.server.tracker.track(body)
@@ -92,7 +92,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(400, str(error))
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def _cookies(self) -> SimpleCookie:
         return SimpleCookie(self.headers.get("Cookie", ""))
@@ -110,7 +110,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Page(HTMLParser):
-    """What a browser sees in a page."""
+    """The links and the tracking address that a browser finds in a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Links, and what the body says of tracking."""
+        """Take links, and the body's tracking attributes."""
         found = {name: value or "" for name, value in attrs}
         if tag == "a":
             self.links[found["data-element"]] = found["href"]
@@ -129,7 +129,7 @@ class Page(HTMLParser):
 
 
 class Visitor:
-    """A browser and who sits before it: goes by links and searches, and notes every event that the site accepted."""
+    """A user with a browser, who follows links and searches; records every event that the site accepted."""
 
     def __init__(self, port: int, seed: int) -> None:
         self.events: list[Event] = []
@@ -139,7 +139,7 @@ class Visitor:
         self._now = datetime(2000, 1, 1, tzinfo=UTC)
 
     def visit(self, start: datetime, steps: int, most_seconds: int) -> None:
-        """Come at ``start`` and do so many things, up to ``most_seconds`` between two of them."""
+        """Visit at ``start`` with ``steps`` actions, up to ``most_seconds`` between two of them."""
         self._now = start
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         try:
@@ -171,7 +171,7 @@ class Visitor:
         return page
 
     def _tell(self, connection: http.client.HTTPConnection, teller: Page, **fields: Any) -> None:
-        """What the script of a page does."""
+        """Report an event, like the script of a page."""
         event = {"visitor": self._cookie.removeprefix("visitor="), "at": self._now.isoformat(), **fields}
         connection.request("POST", teller.track, json.dumps(event))
         response = connection.getresponse()

@@ -1,4 +1,4 @@
-"""The job ``activity``: many visitors of a web site at once, their sessions and the warehouse, against plain Python."""
+"""The job ``activity``, compared with plain Python: visitors of a web site, their sessions, and the warehouse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GAP = timedelta(minutes=30)
 VISITORS = 24
 AT_ONCE = 8
 PATIENCE = 180.0
-"""Seconds for a micro-batch on a machine that has much to do."""
+"""Seconds for a micro-batch on a busy machine."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def site(shared_cluster: LocalCluster, topics: TrackerTopics) -> Iterator[Site]:
 
 
 def come(visitors: Sequence[Visitor], begin: datetime) -> None:
-    """All at once, or as many as fit: each within 20 minutes after ``begin``."""
+    """Let all visitors visit, in a limited number of threads, each within 20 minutes after ``begin``."""
 
     def one(number: int, visitor: Visitor) -> None:
         visitor.visit(begin + timedelta(seconds=7 * number), steps=number % 5, most_seconds=120)
@@ -63,7 +63,7 @@ def come(visitors: Sequence[Visitor], begin: datetime) -> None:
 
 @contextmanager
 def running(spark: SparkSession, cluster: LocalCluster, state: Path, options: Options) -> Iterator[Wait]:
-    """The job, in micro-batches as they come, and what waits for it to have done something."""
+    """Run the job with continuous micro-batches; yields a function that waits for a condition."""
     pipeline = Pipeline("activity", "activity", {"bootstrap.servers": cluster.bootstrap}, Trigger("200 milliseconds"))
     queries = start(Context(spark, pipeline, state), options)
 
@@ -109,12 +109,12 @@ def moment(event: Event) -> datetime:
 
 
 def to_milliseconds(moment: datetime) -> str:
-    """A moment as Spark's JSON has it."""
+    """A time in the format of Spark's JSON."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
 def warehouse_rows(folder: Path) -> list[tuple[Any, ...]]:
-    """What a reader of Parquet finds: partitions by kind and date are columns of its own."""
+    """The rows of the Parquet files, with the partitions by kind and date as columns."""
     if not any(folder.rglob("*.parquet")):
         return []
     table = dataset.dataset(folder, format="parquet", partitioning="hive").to_table()
@@ -125,7 +125,7 @@ def warehouse_rows(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def expected_rows(events: Sequence[Event]) -> list[tuple[Any, ...]]:
-    """The same from what the visitors noted."""
+    """The expected rows by the visitors' own records."""
     optional = ("referrer", "element", "query", "hits")
     return sorted(
         (event["kind"], event["at"][:10], event["at"], event["visitor"], event["page"], *map(event.get, optional))
@@ -133,10 +133,10 @@ def expected_rows(events: Sequence[Event]) -> list[tuple[Any, ...]]:
     )
 
 
-def test_a_web_sites_visitors(
+def test_sessions_and_warehouse_have_each_event_of_the_visitors_once(
     spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path, site: Site, topics: TrackerTopics
 ) -> None:
-    """They come three times, on two days; the job is stopped and started again while sessions are open."""
+    """The visitors come three times, on two days; the job is restarted while sessions are open."""
     visitors = [Visitor(site.port, seed) for seed in range(VISITORS)]
     results, warehouse = new_topic(shared_cluster, "sessions", 2), tmp_path / "warehouse"
     options = Options(
@@ -184,7 +184,7 @@ def by_start(sessions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def check_topics(cluster: LocalCluster, topics: TrackerTopics, events: Sequence[Event]) -> None:
-    """Each kind has come into its own topic, under the visitors' names, and in the order in which each did it."""
+    """Each kind of event is in its own topic, under the visitor's name, in the visitor's order."""
     for kind in ("page_view", "click", "search"):
         found: dict[str, list[Event]] = defaultdict(list)
         for key, value in records(cluster.bootstrap, topics.of(kind)):
@@ -197,8 +197,8 @@ def check_topics(cluster: LocalCluster, topics: TrackerTopics, events: Sequence[
 
 
 @pytest.mark.full
-def test_what_is_no_event(site: Site, shared_cluster: LocalCluster, topics: TrackerTopics) -> None:
-    """The site refuses it, and nothing reaches a topic."""
+def test_the_site_refuses_invalid_events(site: Site, shared_cluster: LocalCluster, topics: TrackerTopics) -> None:
+    """They do not reach a topic."""
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
     connection.request("POST", "/track", '{"kind": "page_view", "visitor": "me"}')
     response = connection.getresponse()

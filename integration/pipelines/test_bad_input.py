@@ -1,4 +1,4 @@
-"""Pipelines that are wrong: one line that says what, no traceback of Python's, no stack of Java's."""
+"""A wrong pipeline has an error of one line, without Python's traceback or Java's stack trace."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FILES = [
 
 
 @pytest.mark.parametrize(("right", "wrong", "message"), FILES)
-def test_what_is_found_without_spark(
+def test_errors_found_before_spark_starts(
     shared_cluster: LocalCluster, tmp_path: Path, right: str, wrong: str, message: str
 ) -> None:
     file = tmp_path / "p.toml"
@@ -63,8 +63,8 @@ def test_what_is_found_without_spark(
     assert "\n" not in str(caught.value)
 
 
-def test_no_brokers(tmp_path: Path) -> None:
-    """As a command, by which nothing but one line is said."""
+def test_a_pipeline_without_reachable_brokers_fails(tmp_path: Path) -> None:
+    """The command prints only one line."""
     file = tmp_path / "p.toml"
     nowhere = f"127.0.0.1:{free_ports(1)[0]}"
     file.write_text(GOOD.replace("BOOTSTRAP", nowhere))
@@ -76,7 +76,7 @@ def test_no_brokers(tmp_path: Path) -> None:
     assert [one["state"] for one in status] == ["failed"]
 
 
-def test_no_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     done = process("pipeline", "run", tmp_path / "p.toml", code=1)
     assert done.err == f"kafkalite pipeline: {tmp_path}/p.toml: No such file or directory\n"
 
@@ -103,10 +103,10 @@ WITH_SPARK = [
 
 
 @pytest.mark.parametrize(("tables", "message"), WITH_SPARK)
-def test_what_is_found_by_spark(
+def test_errors_found_by_spark(
     pipelines: Pipelines, database: Postgres, tmp_path: Path, tables: str, message: str
 ) -> None:
-    """What is wrong with the other end: schemas, tables, columns, addresses, drivers."""
+    """Errors of the other end: schemas, tables, columns, addresses, drivers."""
     shop = fresh_topic("shop").replace("-", "_")
     database.create(shop)
     database.sql("CREATE TABLE customers (id INT PRIMARY KEY)", shop)

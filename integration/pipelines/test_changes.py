@@ -37,7 +37,7 @@ ALL = 'SELECT * FROM things ORDER BY id, "Second key"'
 
 
 class Captured:
-    """The table of a database with its slot, and the records so far; also the half of a pipeline that Spark does."""
+    """A captured table with its replication slot, and its records so far; does Spark's part of the pipeline, too."""
 
     def __init__(self, server: Postgres, database: str) -> None:
         self.server = server
@@ -62,14 +62,14 @@ class Captured:
         self.slot = Slot(self._connection, f"slot_{self.database}")
 
     def first_copy(self) -> None:
-        """The table as it is."""
+        """Capture the existing rows."""
         self._done = self.slot.position() or 0
         self.records += [
             row_record(self.table.columns, row, self.table.key) for row in rows(self._connection, self.table)
         ]
 
     def capture(self, limit: int = 100_000) -> int:
-        """What was committed since, as far as one micro-batch goes; the number of its transactions."""
+        """Capture one micro-batch of the changes since; returns the number of its transactions."""
         end = self.slot.next_end(self._done, limit)
         found = list(self.slot.changes(self._done, end))
         for transaction in found:
@@ -80,28 +80,28 @@ class Captured:
         return len(found)
 
     def restart(self) -> None:
-        """The database dies, and comes back."""
+        """Crash and restart the database."""
         self._connection.close()
         self.server.stop()
         self.server.start()
         self._connect()
 
     def sql(self, statements: str) -> str:
-        """In the database."""
+        """Run SQL statements in the database."""
         return self.server.sql(statements, self.database)
 
     def in_topic(self) -> list[TopicRow]:
-        """The records where they would be in a topic with one partition."""
+        """The records with their offsets in a topic with one partition."""
         return [TopicRow(0, offset, record.key, record.value) for offset, record in enumerate(self.records)]
 
 
 def keys(records: list[ChangeRecord]) -> list[tuple[int, bool]]:
-    """Each record's number, and whether there is a row."""
+    """Each record's number, and whether it has a row."""
     return [(json.loads(record.key)["id"], record.value is not None) for record in records]
 
 
-def test_all_kinds_of_values_and_keys_that_change(database: Postgres) -> None:
-    """They come out as they went in, large values that an update leaves alone among them."""
+def test_values_of_all_types_and_changed_keys_are_captured(database: Postgres) -> None:
+    """The copy equals the table, also for large values that an update does not change."""
     with Captured(database, "kinds") as captured:
         captured.sql(ROWS)
         captured.first_copy()
@@ -127,7 +127,7 @@ def test_all_kinds_of_values_and_keys_that_change(database: Postgres) -> None:
 
 # trap: kafkalite/pipelines/changes/source.py: After a crash the database sends the transactions of a replication slot
 # again.
-def test_micro_batches_are_whole_transactions_and_can_be_had_again(database: Postgres) -> None:
+def test_micro_batches_are_whole_transactions_and_can_be_read_again(database: Postgres) -> None:
     with Captured(database, "batches") as captured:
         captured.first_copy()
         for number in range(10):
@@ -152,8 +152,9 @@ def test_micro_batches_are_whole_transactions_and_can_be_had_again(database: Pos
 
 
 # trap: kafkalite/pipelines/changes/postgres.py: A quiet table makes a busy database keep its log for ever.
-def test_what_others_write_is_passed_over(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the database would keep its log while nobody changes the table, and each look would read all of it."""
+def test_the_slot_advances_past_changes_of_other_tables(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the database would keep its log while the table does not change, and each capture would read all of
+    it."""
     with Captured(database, "quiet") as captured:
         captured.first_copy()
         begun = captured.slot.next_end(captured._done, 100)
@@ -171,16 +172,16 @@ def test_what_others_write_is_passed_over(database: Postgres, monkeypatch: pytes
         assert captured.capture() == 1
 
 
-def test_a_slot_of_another_database(database: Postgres) -> None:
-    """Their names are the server's."""
+def test_a_slot_of_another_database_is_refused(database: Postgres) -> None:
+    """The names of slots are unique in the server, not in a database."""
     with Captured(database, "one") as captured, connect(database.create("another")) as connection:
         connection.execute(TABLE)
         with pytest.raises(PipelineError, match='"slot_one" already exists'):
             Slot(connection, captured.slot.name).set_up(find_table(connection, "things"))
 
 
-def test_a_slot_in_use_is_waited_for(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server process of a reader that was killed may hold it for a while."""
+def test_a_capture_waits_for_a_slot_in_use(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server process of a killed reader may hold the slot for a while."""
     with Captured(database, "busy") as captured:
         captured.first_copy()
         statement = captured._connection.execute
@@ -198,8 +199,8 @@ def test_a_slot_in_use_is_waited_for(database: Postgres, monkeypatch: pytest.Mon
         assert len(refused) == 2
 
 
-# trap: kafkalite/pipelines/changes/copy.py: A copy that was destroyed is believed, because the checkpoint is whole.
-def test_a_copy_knows_how_far_it_is_and_whether_it_is_still_itself(database: Postgres) -> None:
+# trap: kafkalite/pipelines/changes/copy.py: A destroyed copy is continued, because the checkpoint is intact.
+def test_a_copy_knows_its_position_and_detects_its_destruction(database: Postgres) -> None:
     url = database.create("copies")
     database.sql(TABLE, "copies")
     copy = TableCopy(url, "things", "topic")
@@ -221,7 +222,7 @@ def test_a_copy_knows_how_far_it_is_and_whether_it_is_still_itself(database: Pos
     assert copy.begin() == first
 
     database.sql("TRUNCATE things; INSERT INTO things (id, \"Second key\") VALUES (9, 'left behind')", "copies")
-    with pytest.raises(CopyLostError, match="started again, it is made anew"):
+    with pytest.raises(CopyLostError, match="a restart rebuilds it"):
         copy.apply(first, [row(4, 5)])
     second = copy.begin()
     assert there() == ""
@@ -243,7 +244,7 @@ def test_columns_may_have_any_name(database: Postgres) -> None:
     assert database.sql('SELECT * FROM "Odd 100% ""names"', "names") == "1|a|2|3\n"
 
 
-def test_tables_that_are_all_key(database: Postgres) -> None:
+def test_a_table_of_key_columns_only_is_copied(database: Postgres) -> None:
     url = database.create("only_keys")
     database.sql("CREATE TABLE members (a int, b int, PRIMARY KEY (a, b))", "only_keys")
     copy = TableCopy(url, "members", "topic")
@@ -257,14 +258,14 @@ def test_tables_that_are_all_key(database: Postgres) -> None:
     ("table", "said"),
     [("nothing", "no table 'nothing'"), ("keyless", "public.keyless has no primary key"), ("pg_roles", "no table")],
 )
-def test_tables_that_will_not_do(database: Postgres, table: str, said: str) -> None:
+def test_unsuitable_tables_are_refused(database: Postgres, table: str, said: str) -> None:
     with connect(database.url("postgres")) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS keyless (name text)")
         with pytest.raises(PipelineError, match=said):
             find_table(connection, table)
 
 
-def test_a_table_with_rows_of_somebody_is_no_copy(database: Postgres) -> None:
+def test_a_copy_is_not_made_into_a_table_with_other_rows(database: Postgres) -> None:
     url = database.create("precious")
     database.sql(TABLE + ROWS, "precious")
     with pytest.raises(PipelineError, match="rows that are not of topic 'topic'"):
@@ -273,6 +274,6 @@ def test_a_table_with_rows_of_somebody_is_no_copy(database: Postgres) -> None:
 
 
 @pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/x", "postgresql://127.0.0.1/x?nonsense=1", "nonsense"])
-def test_addresses_where_nobody_is(url: str) -> None:
+def test_an_unreachable_or_invalid_address_is_an_error(url: str) -> None:
     with pytest.raises(PipelineError, match="the database does not let us in: "):
         connect(url)

@@ -1,4 +1,4 @@
-"""The job ``commit-log``: a table of a real PostgreSQL in a compacted topic, and a copy of it that is destroyed."""
+"""The job ``commit-log``: a table of a real PostgreSQL in a compacted topic, and a copy that a test destroys."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from kafkalite.pipelines.pipeline import Pipeline, Trigger
 
 ALL = 'SELECT * FROM fleet ORDER BY tailnum COLLATE "C"'
 FIRST, EACH = 200, 200
-"""Flights before the pipeline begins, and those of each part after it."""
+"""Number of flights before the pipeline starts, and in each part after that."""
 KILLS = 6 if SOAK else 1
 LONG = 600.0
-"""Seconds for what takes a few on a machine that has nothing else to do."""
+"""Seconds that a busy machine may need for work of a few seconds."""
 
 
 class Nodes:
@@ -54,30 +54,30 @@ class Nodes:
         server.sql(TABLE, self._names[1])
 
     def fly(self, count: int) -> list[Record]:
-        """Change the first table by so many flights; the records that are to come of them."""
+        """Change the first table by ``count`` flights; returns the expected records."""
         statements, records = self.fleet.fly_all(islice(self._flights, count))
         self._server.sql(statements, self._names[0])
         return records
 
     def empty(self) -> None:
-        """The first table loses all rows at once."""
+        """Delete all rows of the first table by ``TRUNCATE``."""
         self.fleet.rows.clear()
         self.in_first("TRUNCATE fleet")
 
     def tables(self) -> tuple[str, str]:
-        """All rows of both."""
+        """All rows of both tables."""
         return self._server.sql(ALL, self._names[0]), self._server.sql(ALL, self._names[1])
 
     def in_second(self, statements: str) -> None:
-        """Do something to the copy."""
+        """Run SQL statements in the database of the copy."""
         self._server.sql(statements, self._names[1])
 
     def in_first(self, statements: str) -> str:
-        """Do something to the table, or ask."""
+        """Run SQL statements in the database of the table."""
         return self._server.sql(statements, self._names[0])
 
     def are_equal(self) -> bool:
-        """Whether both tables are what plain Python says."""
+        """Whether both tables equal the result of plain Python."""
         wanted = self.fleet.as_psql()
         return self.tables() == (wanted, wanted)
 
@@ -86,21 +86,24 @@ class Nodes:
         return json_records(self.bootstrap, self.topic)
 
     def capture(self) -> Options:
-        """Half of the job."""
+        """Options of the capturing half of the job."""
         return Options(self.topic, "fleet", self.first, batch=50)
 
     def copy(self) -> Options:
-        """The other half."""
+        """Options of the copying half of the job."""
         return Options(self.topic, "fleet", copy=self.second)
 
     def toml(self) -> str:
-        """Both, as a pipeline of many small micro-batches."""
+        """The whole job as a pipeline of many small micro-batches."""
         return f"""
 name = "{self.name}"
 job = "commit-log"
 kafka = {{ "bootstrap.servers" = "{self.bootstrap}" }}
 trigger = {{ interval = "500 milliseconds" }}
-spark = {{ master = "local[2]", "spark.driver.memory" = "600m" }}
+[spark]
+master = "local[2]"
+"spark.driver.memory" = "600m"
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 [options]
 topic = "{self.topic}"
 table = "fleet"
@@ -111,7 +114,7 @@ batch = 50
 
 
 class Driver:
-    """``kafkalite pipeline run`` as a process with children, all of which can be killed at once."""
+    """``kafkalite pipeline run`` as a process, which a test can kill with all its children."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -120,19 +123,19 @@ class Driver:
         self._process = self._start()
 
     def kill(self) -> None:
-        """-9, the JVM with it."""
+        """Kill the process and its children by ``kill -9``."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(30)
 
     def start_again(self) -> None:
-        """After :meth:`kill`."""
+        """Start the process after :meth:`kill`."""
         self._process = self._start()
 
     def supervise(self) -> None:
-        """Start it again where it has failed, as an operating system would; not for ever."""
+        """Restart the process if it has failed, as an operating system would, a limited number of times."""
         if self._process.poll() is not None:
-            # Spark gives its own Python processes ten seconds to start, which a busy machine may not have.
+            # Spark waits ten seconds for its Python processes, which may be too short on a busy machine.
             self._failures += 1
             assert self._failures <= 3, self._log.read_text()
             self.start_again()
@@ -144,7 +147,7 @@ class Driver:
 
 
 def run_once(spark: SparkSession, nodes: Nodes, state: Path, options: Options) -> None:
-    """All that there is now."""
+    """Process all existing changes."""
     kafka = {"bootstrap.servers": nodes.bootstrap}
     context = Context(spark, Pipeline(nodes.name, "commit-log", kafka, Trigger(once=True)), state)
     for query in start(context, options):
@@ -152,13 +155,13 @@ def run_once(spark: SparkSession, nodes: Nodes, state: Path, options: Options) -
 
 
 def change_under_kills(nodes: Nodes, folder: Path) -> list[Record]:
-    """The pipeline runs, and is killed, while the table changes; the records that are to come of it.
+    """Run and kill the pipeline while the table changes; returns the expected records.
 
-    ``KAFKALITE_SEED`` repeats the moments of an earlier run.
+    ``KAFKALITE_SEED`` repeats the moments of the kills of an earlier run.
     """
     seed = int(os.environ.get("KAFKALITE_SEED", random.randrange(1 << 16)))
     print(f"KAFKALITE_SEED={seed}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     (folder / "fleet.toml").write_text(nodes.toml())
     first, wanted = len(nodes.fleet.rows), list[Record]()
     driver = Driver(folder)
@@ -178,7 +181,7 @@ def change_under_kills(nodes: Nodes, folder: Path) -> list[Record]:
         for _ in range(KILLS):
             before = len(wanted)
             wanted += nodes.fly(EACH)
-            come(chance.randrange(before + 1, len(wanted)))
+            come(rng.randrange(before + 1, len(wanted)))
             driver.kill()
             driver.start_again()
         come(len(wanted))
@@ -193,8 +196,8 @@ def change_under_kills(nodes: Nodes, folder: Path) -> list[Record]:
 def test_a_copy_is_rebuilt_from_the_compacted_topic(
     spark: SparkSession, make_cluster: ClusterFactory, database: Postgres, tmp_path: Path
 ) -> None:
-    """First the topic has each change once, in order, whatever died. Then it is compacted, and the copy is destroyed:
-    dropped, then emptied, while the table changes on. Each time it becomes the table again."""
+    """The topic has each change once, in order, though processes were killed. Then it is compacted, and the copy is
+    destroyed twice, first dropped and then emptied, while the table changes. Each time the copy becomes equal again."""
     cluster = make_cluster(1, QUICK)
     nodes = Nodes(cluster, database, "fleet")
     nodes.fly(FIRST)
@@ -221,10 +224,10 @@ def test_a_copy_is_rebuilt_from_the_compacted_topic(
     assert nodes.are_equal()
 
 
-def test_a_table_that_is_emptied(
+def test_a_truncate_deletes_the_rows_in_topic_and_copy(
     spark: SparkSession, shared_cluster: LocalCluster, database: Postgres, tmp_path: Path
 ) -> None:
-    """The log does not say which rows went; the topic knows them."""
+    """The database's log does not name the deleted rows, so their keys are taken from the topic."""
     nodes = Nodes(shared_cluster, database, "emptied")
     nodes.fly(50)
     run_once(spark, nodes, tmp_path, nodes.capture())
@@ -239,7 +242,7 @@ def test_a_table_that_is_emptied(
     assert nodes.are_equal()
 
 
-def test_what_cannot_be_captured_or_copied_is_said(
+def test_impossible_captures_and_copies_have_clear_errors(
     spark: SparkSession, shared_cluster: LocalCluster, database: Postgres, tmp_path: Path
 ) -> None:
     nodes = Nodes(shared_cluster, database, "errors")
@@ -263,4 +266,4 @@ def test_what_cannot_be_captured_or_copied_is_said(
     assert said.startswith('the copy fleet cannot be written: new row for relation "fleet" violates check constraint')
     nodes.in_first("SELECT pg_drop_replication_slot('kafkalite_errors')")
     nodes.fly(10)
-    assert "begin anew" in error_of(nodes.capture())
+    assert "start again with an empty topic" in error_of(nodes.capture())

@@ -1,4 +1,4 @@
-"""Connect's job: growing files into topics, and topics into files, held against Python's own readers."""
+"""Connect's job: growing files into topics, and topics into files, compared with Python's own readers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCHEMA = "carrier STRING NOT NULL, flight INT NOT NULL, origin STRING, dest STRI
 
 
 def flights() -> list[dict[str, Any]]:
-    """The first flights of 2013, as Python's own reader has them."""
+    """The first flights of 2013, read by Python's csv module."""
     with zipfile.ZipFile(FLIGHTS) as archive, archive.open("flights.csv") as file:
         rows: Iterator[dict[str, str]] = iter(csv.DictReader(io.TextIOWrapper(file, "utf-8")))
         return [row_of(next(rows)) for _ in range(COUNT)]
@@ -52,15 +52,15 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]], *, header: bool = True
 
 
 def produce(pipelines: Pipelines, topic: str, values: Sequence[bytes | None]) -> None:
-    """Values in their order, without keys."""
+    """Send values in their order, without keys."""
     producer = Producer({"bootstrap.servers": pipelines.bootstrap, "linger.ms": 5})
     for number, value in enumerate(values):
         producer.produce(topic, value=value, headers=[("number", str(number))])
     assert producer.flush(60) == 0
 
 
-def test_csv_files_into_a_topic(pipelines: Pipelines, tmp_path: Path) -> None:
-    """Two files with headers, then more of one of them and a third: types, nulls, keys, each row once."""
+def test_csv_files_are_copied_to_a_topic(pipelines: Pipelines, tmp_path: Path) -> None:
+    """Two files with headers, then more rows of one and a third file: types, nulls and keys are right; no row twice."""
     topic, rows = new_topic(pipelines.cluster, "flights", 3), flights()
     tables = f"""
         [source]
@@ -88,14 +88,14 @@ def test_csv_files_into_a_topic(pipelines: Pipelines, tmp_path: Path) -> None:
 
 
 class Log:
-    """A log that a program writes, and rotates; ``written`` are its lines."""
+    """A log that a program writes and rotates; ``written`` has its lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.written: list[bytes] = []
 
     def write(self, count: int, path: Path | None = None) -> None:
-        """So many lines at the end."""
+        """Append ``count`` lines."""
         lines = [b"line %d of the log" % (len(self.written) + number) for number in range(count)]
         self.written += lines
         with (path or self.path).open("ab") as file:
@@ -103,8 +103,8 @@ class Log:
 
 
 @pytest.mark.full
-def test_a_log_that_rotates(pipelines: Pipelines, tmp_path: Path) -> None:
-    """By renaming, with lines that still come into the renamed file; and cut where it stands. Each line once."""
+def test_each_line_of_a_rotating_log_is_copied_once(pipelines: Pipelines, tmp_path: Path) -> None:
+    """The log is renamed, with further lines in the renamed file, and truncated in place."""
     topic, log = new_topic(pipelines.cluster, "log"), Log(tmp_path / "app.log")
     tables = f"""
         [source]
@@ -159,7 +159,7 @@ GOOD = b"UA,1545,EWR,IAH,2"
 
 
 def bad_lines(pipelines: Pipelines, folder: Path, errors: str) -> str:
-    """A run over a good line and all bad ones; the topic of the good one."""
+    """Run the pipeline over a good line and all bad ones; returns the topic."""
     topic = new_topic(pipelines.cluster, "good")
     (folder / "a.csv").write_bytes(b"\n".join([GOOD, *BAD]) + b"\n")
     source = f'{{ type = "files", path = "{folder}/a.csv", format = "csv", schema = "{SCHEMA}" }}'
@@ -170,7 +170,7 @@ def bad_lines(pipelines: Pipelines, folder: Path, errors: str) -> str:
     return topic
 
 
-def test_a_bad_line_fails(pipelines: Pipelines, tmp_path: Path) -> None:
+def test_a_bad_line_fails_the_pipeline(pipelines: Pipelines, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=rf"{tmp_path}/a.csv, byte 18: column dep_delay: 'late' is no int$"):
         bad_lines(pipelines, tmp_path, "")
 
@@ -182,7 +182,7 @@ def test_bad_lines_are_skipped(pipelines: Pipelines, tmp_path: Path) -> None:
 
 
 def test_bad_lines_become_dead_letters(pipelines: Pipelines, tmp_path: Path) -> None:
-    """As they came, with the reason in headers that Kafka Connect's users know."""
+    """The dead letter has the unchanged line, and the reason in Kafka Connect's headers."""
     dead = new_topic(pipelines.cluster, "dead")
     topic = bad_lines(pipelines, tmp_path, f'errors = {{ policy = "dead-letter", topic = "{dead}" }}')
     assert [key for key, _ in records(pipelines.bootstrap, topic)] == [b"UA"]
@@ -208,23 +208,23 @@ def dead_letters(pipelines: Pipelines, topic: str) -> list[tuple[bytes, dict[str
 
 
 def files_below(folder: Path, suffix: str) -> list[Path]:
-    """What a reader that knows nothing of us finds."""
+    """The files that any other program finds."""
     return [path for path in sorted(folder.rglob(f"*{suffix}")) if "_kafkalite" not in path.parts]
 
 
 def read_parquet(folder: Path) -> list[dict[str, Any]]:
-    """By Arrow."""
+    """Read Parquet files by Arrow."""
     rows: list[dict[str, Any]] = dataset.dataset(folder, partitioning="hive").to_table().to_pylist()
     return rows
 
 
 def read_json(folder: Path) -> list[dict[str, Any]]:
-    """By Python's own reader; null columns are written as such."""
+    """Read JSON files by Python's json module; null columns must be written."""
     return [json.loads(line) for path in files_below(folder, ".json") for line in path.read_text().splitlines()]
 
 
 def read_csv(folder: Path) -> list[dict[str, Any]]:
-    """By Python's own reader."""
+    """Read CSV files by Python's csv module."""
     rows = [row for path in files_below(folder, ".csv") for row in csv.DictReader(path.open(newline=""))]
     return [row_of({**row, "dep_delay": row["dep_delay"] or "NA"}) for row in rows]
 
@@ -237,8 +237,8 @@ def read_csv(folder: Path) -> list[dict[str, Any]]:
         ("csv", 'writer = { header = "true" }', read_csv),
     ],
 )
-def test_a_topic_into_files(pipelines: Pipelines, tmp_path: Path, kind: str, more: str, read: Any) -> None:
-    """Two runs; bad records to a dead-letter topic, with what came along; records without a value passed over."""
+def test_a_topic_is_copied_to_files(pipelines: Pipelines, tmp_path: Path, kind: str, more: str, read: Any) -> None:
+    """Two runs; bad records go to a dead-letter topic with their headers, and records without a value are skipped."""
     topic, dead = new_topic(pipelines.cluster, "flights", 2), new_topic(pipelines.cluster, "dead")
     rows = flights()[:400]
     tables = f"""
@@ -269,17 +269,17 @@ def test_a_topic_into_files(pipelines: Pipelines, tmp_path: Path, kind: str, mor
 
 
 def str_of(row: dict[str, Any]) -> str:
-    """A row as a text, whatever the order of its columns."""
+    """A row as a text that does not depend on the order of its columns."""
     return str(sorted(row.items(), key=str))
 
 
-# trap: kafkalite/pipelines/connect/sinks.py: Files of interrupted attempts stand beside the others: a manifest decides
-# which count, then they are renamed.
+# trap: kafkalite/pipelines/connect/sinks.py: Files of interrupted attempts are beside the others, so a manifest names
+# the valid files, which are then renamed.
 @pytest.mark.parametrize("at", [1, 3, 5])
-def test_a_sink_that_is_cut_short(
+def test_an_interrupted_sink_writes_each_row_once(
     pipelines: Pipelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """Before the manifest, in the middle of the renaming, at the end: the next run leaves every row there once."""
+    """Interrupted before the manifest, in the middle of the renaming, and at the end; the next run completes it."""
     topic, rows = new_topic(pipelines.cluster, "flights", 2), flights()[:60]
     produce(pipelines, topic, [json.dumps(row).encode() for row in rows])
     tables = f"""
@@ -302,7 +302,7 @@ class Interrupted:
         self.left = at
 
     def before(self, step: Any) -> Any:
-        """``step``, counted."""
+        """``step`` with a counter."""
 
         def counted(*arguments: Any) -> Any:
             self.left -= 1
@@ -314,7 +314,7 @@ class Interrupted:
 
 
 @pytest.mark.full
-def test_a_topic_of_its_own_is_made(pipelines: Pipelines, tmp_path: Path) -> None:
+def test_a_missing_topic_is_created(pipelines: Pipelines, tmp_path: Path) -> None:
     topic = fresh_topic("made")
     (tmp_path / "a.log").write_text("one\n")
     tables = f"""

@@ -1,4 +1,4 @@
-"""The job ``delays``: the flights of 2013 as the demo sends them, against the same figures from the package's files."""
+"""The job ``delays`` over the demo's flights of 2013, compared with figures from the package's files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.pipelines.errors import PipelineError
 
 EVERY = 1 if SOAK else 40
-"""Of so many flights one is sent: all months, in the order of the file."""
+"""One flight of this number is sent, of all months, in the order of the file."""
 
 
-def test_delays_of_a_year(pipelines: Pipelines, shared_cluster: LocalCluster) -> None:
-    """In two runs: the second goes on with the windows of the first."""
+def test_the_delays_of_a_year_are_right(pipelines: Pipelines, shared_cluster: LocalCluster) -> None:
+    """The second of two runs continues the windows of the first."""
     rows = flight_rows()[::EVERY]
     flights = list(islice(demo_flights(400_000), 0, None, EVERY))
     topic, results = new_topic(shared_cluster, "flights", 3), new_topic(shared_cluster, "delays", 2)
@@ -37,7 +37,7 @@ def test_delays_of_a_year(pipelines: Pipelines, shared_cluster: LocalCluster) ->
 
 
 @pytest.mark.full
-def test_files_of_ones_own_and_results_that_are_final(pipelines: Pipelines, shared_cluster: LocalCluster) -> None:
+def test_flights_from_files_have_final_results(pipelines: Pipelines, shared_cluster: LocalCluster) -> None:
     rows = in_time(flight_rows()[::400])
     topic, results = new_topic(shared_cluster, "flights", 1), new_topic(shared_cluster, "delays", 1)
     options = f"""
@@ -62,7 +62,7 @@ def test_files_of_ones_own_and_results_that_are_final(pipelines: Pipelines, shar
     assert latest(shared_cluster, results) == over
 
 
-def test_what_is_not_there(pipelines: Pipelines, shared_cluster: LocalCluster) -> None:
+def test_a_missing_topic_is_an_error(pipelines: Pipelines, shared_cluster: LocalCluster) -> None:
     with pytest.raises(PipelineError, match="no topic 'flights-of-nobody' at"):
         pipelines.run("wrong", '[options]\nflights = "flights-of-nobody"\n', "delays")
     topic = new_topic(shared_cluster, "flights", 1)
@@ -71,7 +71,7 @@ def test_what_is_not_there(pipelines: Pipelines, shared_cluster: LocalCluster) -
         pipelines.run("wrong", tables, "delays")
 
 
-def test_a_line_that_is_no_flight(pipelines: Pipelines, shared_cluster: LocalCluster) -> None:
+def test_a_line_that_is_no_flight_fails_the_pipeline(pipelines: Pipelines, shared_cluster: LocalCluster) -> None:
     topic, results = new_topic(shared_cluster, "flights", 1), new_topic(shared_cluster, "delays", 1)
     send(shared_cluster, topic, [*lines(flight_rows()[:2]), (b"", b"2013,1,x")])
     with pytest.raises(PipelineError, match="Malformed CSV record: 2013,1,x"):

@@ -1,4 +1,4 @@
-"""A table that micro-batches add to, some of them twice."""
+"""A table to which micro-batches add, some of them twice."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kafkalite.pipelines.jobs.suggestions import PAIRS, total
 
 EVERY = 3
 TWICE = (4, 5)
-"""What is done again: one that adds, and one that writes the whole."""
+"""Micro-batches that are repeated: one that adds an increment, and one that writes the whole table."""
 
 
 # trap: kafkalite/pipelines/increments.py: A repeated micro-batch would count twice in the state of `foreachBatch`.
 def test_each_micro_batch_counts_once(spark: SparkSession, tmp_path: Path) -> None:
-    """Cut short before or after it was written, and begun anew with other rows: the last time counts. The folder does
-    not grow with the number of micro-batches."""
+    """A micro-batch is interrupted before or after its write, and repeated with other rows: the last attempt counts.
+    The folder does not grow with the number of micro-batches."""
     table = Increments(spark, str(tmp_path / "pairs"), PAIRS, total, every=EVERY)
     wanted: Counter[tuple[str, str]] = Counter()
 

@@ -1,6 +1,6 @@
-"""The job *log aggregation*, run as people run it, over logs that really rotate, and killed; against the ledgers.
+"""The job *log aggregation*, run by its command over rotating logs and killed, compared with the writers' ledgers.
 
-``KAFKALITE_SEED`` repeats the moments of an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) kills it ten times.
+``KAFKALITE_SEED`` repeats the moments of the kills; ``KAFKALITE_SOAK=1`` (``make soak``) kills the job ten times.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from kafkalite.embedded.cluster import LocalCluster
 SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(1_000_000)))
 TIMEOUT = 300
 TOGETHER = 300
-"""Records in each of a host's logs from one step of the test to the next: each of them rotates some."""
+"""Number of records in each log of a host between two steps of the test; enough to rotate some logs."""
 FIELDS = ("timestamp", "host", "process", "level", "message", "logger")
 Fields = dict[str, Any]
 
 
 class Pipeline:
-    """``kafkalite pipeline run`` of a file in ``folder``, in processes that may be killed."""
+    """``kafkalite pipeline run`` of a file in ``folder``, in processes that the test kills."""
 
     def __init__(self, folder: Path, cluster: LocalCluster, topic: str) -> None:
         self.folder = folder
@@ -64,7 +64,7 @@ class Pipeline:
         """)
 
     def start(self) -> None:
-        """Where it was killed."""
+        """Start the pipeline, also after :meth:`kill`."""
         command = [sys.executable, "-m", "kafkalite.cli.main", "pipeline", "run", str(self.folder / "logs.toml")]
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
@@ -75,7 +75,7 @@ class Pipeline:
             )
 
     def check(self) -> None:
-        """It runs; where the machine was too busy for Spark, it is started again."""
+        """Check that the pipeline runs; restart it if Spark failed because the machine was too busy."""
         assert self._process is not None
         if self._process.poll() is not None:
             said = self._output.read_text()[-3000:]
@@ -83,20 +83,20 @@ class Pipeline:
             self.start()
 
     def stop(self) -> None:
-        """As people do."""
+        """Stop the pipeline by SIGTERM."""
         assert self._process is not None
         self._process.terminate()
         assert self._process.wait(120) == 0, self._output.read_text()[-3000:]
 
     def kill(self) -> None:
-        """Everything at once (-9); it may have ended."""
+        """Kill all its processes (-9), if they run."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
 
 class Group:
-    """A consumer group of one member or several, and what it has read."""
+    """A consumer group of one or several members, and the records that it has read."""
 
     def __init__(self, bootstrap: str, topic: str, name: str, members: int) -> None:
         self.records: dict[int, list[Fields]] = defaultdict(list)
@@ -112,7 +112,7 @@ class Group:
             member.subscribe([topic])
 
     def read(self) -> list[Fields]:
-        """All that has come so far, each partition in its order."""
+        """All records so far, each partition in order."""
         for member in self._members:
             while messages := member.consume(500, timeout=0.3):
                 for message in messages:
@@ -123,14 +123,14 @@ class Group:
         return [record for _, records in sorted(self.records.items()) for record in records]
 
     def close(self) -> None:
-        """No more."""
+        """Close the members."""
         for member in self._members:
             member.close()
 
 
 @contextmanager
 def hosts(folder: Path) -> Iterator[list[Worker]]:
-    """Two of them."""
+    """Two hosts."""
     folders = [folder / "hosts" / name for name in ("web-1", "web-2")]
     for each in folders:
         each.mkdir(parents=True)
@@ -141,7 +141,7 @@ def hosts(folder: Path) -> Iterator[list[Worker]]:
 
 @pytest.fixture
 def topic() -> str:
-    """A name of the test's own."""
+    """A fresh topic name."""
     return fresh_topic("logs")
 
 
@@ -156,16 +156,18 @@ def pipeline(shared_cluster: LocalCluster, topic: str, tmp_path: Path) -> Iterat
 @pytest.mark.parametrize(
     "kills",
     [
-        0,
+        pytest.param(0, marks=pytest.mark.short),
         pytest.param(1, marks=pytest.mark.full),
         pytest.param(
             10, marks=[pytest.mark.soak, pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")]
         ),
     ],
 )
-def test_every_line_once(pipeline: Pipeline, shared_cluster: LocalCluster, topic: str, kills: int) -> None:
+def test_every_line_is_in_the_topic_once(
+    pipeline: Pipeline, shared_cluster: LocalCluster, topic: str, kills: int
+) -> None:
     print(f"\nKAFKALITE_SEED={SEED}: {kills} kills", flush=True)
-    chance = random.Random(SEED)
+    rng = random.Random(SEED)
     with hosts(pipeline.folder) as writers:
 
         def write() -> None:
@@ -178,7 +180,7 @@ def test_every_line_once(pipeline: Pipeline, shared_cluster: LocalCluster, topic
         wait_until_read(pipeline, watching, ledgers(pipeline.folder)[:1])
         for _ in range(kills):
             write()
-            time.sleep(chance.uniform(0, 2))
+            time.sleep(rng.uniform(0, 2))
             pipeline.kill()
             write()
             pipeline.start()
@@ -201,7 +203,7 @@ def test_every_line_once(pipeline: Pipeline, shared_cluster: LocalCluster, topic
 
 
 def wait_until_read(pipeline: Pipeline, group: Group, expected: Sequence[Fields]) -> None:
-    """Until ``group`` has seen so many, and the last of them."""
+    """Wait until ``group`` has read as many records as ``expected``, among them the last one."""
 
     def all_there() -> bool:
         pipeline.check()
@@ -211,7 +213,7 @@ def wait_until_read(pipeline: Pipeline, group: Group, expected: Sequence[Fields]
 
 
 def wait_until_archived(pipeline: Pipeline, group: Group) -> None:
-    """Until there are as many rows in the archive as ``group`` has read records."""
+    """Wait until the archive has as many rows as ``group`` has read records."""
 
     def all_there() -> bool:
         pipeline.check()
@@ -221,13 +223,13 @@ def wait_until_archived(pipeline: Pipeline, group: Group) -> None:
 
 
 def ledgers(folder: Path) -> list[Fields]:
-    """What the hosts noted of what they wrote."""
+    """The expected records of the hosts' ledgers."""
     files = sorted(folder.glob("hosts/*/ledger.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def broker_records(cluster: LocalCluster) -> list[Fields]:
-    """What the brokers' logs have now: each record begins with its time in brackets."""
+    """The current records of the brokers' log files, each of which begins with its time in brackets."""
     found: list[Fields] = []
     for broker_id in cluster.broker_ids:
         for line in cluster.log_file(broker_id).read_text().splitlines():
@@ -251,7 +253,7 @@ def broker_records(cluster: LocalCluster) -> list[Fields]:
 
 
 def identity(record: Fields) -> str:
-    """All that a record says but where it stood, as one text."""
+    """All fields of a record except its position, as one text."""
     return json.dumps([record[name] for name in FIELDS])
 
 
@@ -264,7 +266,7 @@ def by_source(records: Iterable[Fields]) -> dict[tuple[str, str], list[str]]:
 
 
 def assert_in_order(read: Sequence[Fields], expected: Sequence[Fields]) -> None:
-    """Each record once and in the order in which it was written; the brokers write on meanwhile."""
+    """Each record was read once, in the order of the writes; the brokers may have written more meanwhile."""
     found, written = by_source(read), by_source(expected)
     assert found.keys() == written.keys()
     for source, records in written.items():
@@ -273,7 +275,7 @@ def assert_in_order(read: Sequence[Fields], expected: Sequence[Fields]) -> None:
 
 
 def assert_positions(read: Sequence[Fields]) -> None:
-    """At a record's position in its file stands the record. (The brokers' files do not rotate.)"""
+    """The file has the record at the position that the record names. (The brokers' files do not rotate.)"""
     for record in read:
         if record["process"] == "broker":
             with open(record["file"], "rb") as file:
@@ -282,7 +284,7 @@ def assert_positions(read: Sequence[Fields]) -> None:
 
 
 def archived(pipeline: Pipeline) -> list[Fields]:
-    """The rows of all Parquet files, times as in the topic."""
+    """The rows of all Parquet files, with times in the topic's format."""
     if not pipeline.archive.exists():
         return []
     partitioning = pyarrow.dataset.partitioning(
@@ -296,7 +298,7 @@ def archived(pipeline: Pipeline) -> list[Fields]:
 
 
 def assert_archived_by_time(rows: Sequence[Fields]) -> None:
-    """Each in the folder of its hour."""
+    """Each row is in the folder of its hour."""
     assert len({(row["date"], row["hour"]) for row in rows}) > 2
     for row in rows:
         if row["timestamp"]:

@@ -1,4 +1,4 @@
-"""The job *metrics* over a real cluster's brokers and real processes, against the same figures by plain Python."""
+"""The job *metrics* over a real cluster's brokers and real processes, compared with figures by plain Python."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Point(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What one record of the topic of figures says (``samples`` is its ``count``); not a number: nothing."""
+    """The values of one record of the topic of figures (``samples`` is its ``count``); NaN means no value."""
 
     processes: float
     samples: float
@@ -68,7 +68,7 @@ class Figures(NamedTuple):
 
 @dataclass
 class Job:
-    """The job on topics of its own; each run goes on where the last one stopped."""
+    """The job on its own topics; each run continues where the last one stopped."""
 
     spark: SparkSession
     bootstrap: str
@@ -80,7 +80,7 @@ class Job:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The job that looks for alerts."""
+        """Run the job that detects alerts."""
         self._start_alerts()
         try:
             yield
@@ -94,7 +94,7 @@ class Job:
         self.queries = start(self.context(Trigger("2 seconds")), options)
 
     def run_figures(self) -> None:
-        """The job that makes figures of all samples that there are now."""
+        """Run the job that computes figures of all existing samples."""
         options = Options(self.samples, self.figures, "", window=f"{WINDOW:g} seconds", late=f"{LATE:g} seconds")
         queries = start(self.context(Trigger(once=True)), options)
         try:
@@ -107,29 +107,29 @@ class Job:
             self.run_figures()
 
     def context(self, trigger: Trigger) -> Context:
-        """What the job gets."""
+        """The context of the job."""
         pipeline = Pipeline("metrics", "metrics", {"bootstrap.servers": self.bootstrap}, trigger)
         return Context(self.spark, pipeline, self.folder)
 
     def taken(self) -> list[Fields]:
-        """All samples."""
+        """All samples of the topic."""
         return [value for _, value in json_records(self.bootstrap, self.samples)]
 
     def told(self, rule: AlertRule) -> list[Fields]:
-        """What ``rule`` told, each process's in its order."""
+        """The alerts of ``rule``, those of a process in order."""
         for error in filter(None, [query.exception() for query in self.queries]):
             assert TOO_BUSY in str(error)
             self._start_alerts()
         return [value for _, value in json_records(self.bootstrap, self.alerts) if value["alert"] == rule.name]
 
     def wait_for(self, rule: AlertRule, *states: str) -> None:
-        """Until ``rule`` has told these ``states``, in this order and no others."""
+        """Wait until the alerts of ``rule`` are exactly ``states``, in this order."""
         wait_for(
             lambda: [alert["state"] for alert in self.told(rule)] == [*states], f"{rule}: {states}", TIMEOUT, interval=1
         )
 
     def wait_until_resolved(self, rule: AlertRule) -> None:
-        """Until what ``rule`` told last is the end of an alert: a busy machine makes several of one."""
+        """Wait until the last alert of ``rule`` is resolved; on a busy machine there may be several before it."""
         wait_for(lambda: self.told(rule)[-1]["state"] == "resolved", f"{rule}: resolved", TIMEOUT, interval=1)
 
 
@@ -142,14 +142,14 @@ def job(spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path) -> Jo
 
 
 def documented_command() -> list[str]:
-    """How docs/pipelines.md calls the sampler."""
+    """The command of the sampler in docs/pipelines.md."""
     section = DOCS.read_text().partition("### metrics\n")[2]
     return shlex.split(section.partition("```sh\n")[2].partition("```")[0].replace("\\\n", ""))
 
 
 @contextmanager
 def sampler(job: Job, cluster: LocalCluster, processes: Mapping[str, int]) -> Iterator[None]:
-    """The feeder in a process of its own, called as in the docs, two samples a second; ended by SIGTERM."""
+    """Run the sampler by the documented command, two samples a second; it is ended by SIGTERM."""
     here = {
         "python": sys.executable,
         "localhost:9092": job.bootstrap,
@@ -170,7 +170,7 @@ def sampler(job: Job, cluster: LocalCluster, processes: Mapping[str, int]) -> It
 
 
 @pytest.mark.full
-def test_brokers_and_processes(job: Job, shared_cluster: LocalCluster) -> None:
+def test_figures_and_alerts_of_brokers_and_processes_are_right(job: Job, shared_cluster: LocalCluster) -> None:
     with Worker() as hoarder, Worker() as burner, Worker() as sleeper:
         workers = {"hoarder:workers": hoarder.pid, "burner:workers": burner.pid, "sleeper": sleeper.pid}
         with sampler(job, shared_cluster, workers):
@@ -197,7 +197,7 @@ def test_brokers_and_processes(job: Job, shared_cluster: LocalCluster) -> None:
     assert {one["process"] for one in taken} >= brokers | {"web", "sleeper", f"topic.{job.samples}", "broker.1"}
 
 
-def test_what_the_protocol_tells(make_cluster: ClusterFactory) -> None:
+def test_the_sampler_gets_figures_of_brokers_topics_and_groups_by_kafkas_protocol(make_cluster: ClusterFactory) -> None:
     cluster = make_cluster(2)
     topic = new_topic(cluster, "told", 2, replicas=2)
     produce(cluster, topic, [Item(number % 2, 1, None, b"x" * 100, ()) for number in range(10)])
@@ -272,7 +272,7 @@ def of_group(members: Sequence[Figures]) -> Figures:
 
 
 def found_figures(job: Job) -> dict[tuple[str, str, float], Figures]:
-    """The same from the topic, where nothing may stand twice."""
+    """The figures of the topic, which may have no key twice."""
     found: dict[tuple[str, str, float], Figures] = {}
     for key, fields in json_records(job.bootstrap, job.figures):
         place = (key, fields["metric"], seconds(fields["start"]))
@@ -292,7 +292,7 @@ def assert_same_figures(
 
 
 def expected_alerts(samples: Sequence[Fields], rule: AlertRule, process: str) -> list[Fields]:
-    """What ``rule`` (greater than) is to tell of ``samples`` of ``process``."""
+    """The expected alerts of ``rule`` (greater than) for ``samples`` of ``process``."""
     about = {"alert": rule.name, "host": "here", "process": process, "metric": rule.metric}
     limit = {"comparison": ">", "threshold": rule.threshold}
     told: list[Fields] = []
@@ -310,7 +310,7 @@ def expected_alerts(samples: Sequence[Fields], rule: AlertRule, process: str) ->
 
 
 def compared(samples: Sequence[Fields], rule: AlertRule, process: str) -> list[tuple[str, float | None]]:
-    """Time by time, what ``rule`` compares: none once the process is gone."""
+    """The values that ``rule`` compares, with their times; ``None`` once the process has ended."""
     found = [
         (sample["time"], {**sample["counters"], **sample["gauges"]}.get(rule.metric))
         for sample in sorted(samples, key=lambda sample: str(sample["time"]))
@@ -323,5 +323,5 @@ def compared(samples: Sequence[Fields], rule: AlertRule, process: str) -> list[t
 
 
 def duration(rule: AlertRule) -> float:
-    """How long, in seconds."""
+    """The duration of ``rule`` in seconds."""
     return {"1 second": 1.0, "500 milliseconds": 0.5}[rule.lasting]

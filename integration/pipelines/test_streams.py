@@ -1,4 +1,4 @@
-"""The small functions of ``kafkalite.pipelines.streams`` over streams, batch by batch, against plain Python."""
+"""The functions of ``kafkalite.pipelines.streams`` over known micro-batches, compared with plain Python."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEMA = "at TIMESTAMP, sensor STRING, value INT"
 
 
 def at(seconds: float) -> datetime:
-    """A moment of the tests."""
+    """A time ``seconds`` after the beginning of the tests' data."""
     return START + timedelta(seconds=seconds)
 
 
@@ -48,11 +48,11 @@ def reading(seconds: float, sensor: str | None, value: int | None) -> Fields:
 
 
 def many(seed: int, batches: int, rows: int = 40) -> list[list[Fields]]:
-    """Readings of three sensors, a minute a micro-batch, in no order within it."""
-    chance = random.Random(seed)
+    """Readings of three sensors, a minute in each micro-batch, unordered within it."""
+    rng = random.Random(seed)
     return [
         [
-            reading(60 * batch + chance.randrange(60), chance.choice("abc"), chance.choice([None, *range(20)]))
+            reading(60 * batch + rng.randrange(60), rng.choice("abc"), rng.choice([None, *range(20)]))
             for _ in range(rows)
         ]
         for batch in range(batches)
@@ -60,12 +60,12 @@ def many(seed: int, batches: int, rows: int = 40) -> list[list[Fields]]:
 
 
 def moment(row: Fields) -> datetime:
-    """When a row says that it was."""
+    """The time of a row."""
     return datetime.fromisoformat(row["at"])
 
 
 class Streams:
-    """Streams whose micro-batches are known, and what comes out of queries over them."""
+    """Streams with given micro-batches, and the results of queries over them."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
@@ -82,13 +82,13 @@ class Streams:
         return self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder))
 
     def values(self, batches: Sequence[Sequence[str | None]]) -> DataFrame:
-        """A stream of records of a topic, as far as a value and its offset make one."""
+        """A stream of a topic's records that have only values and offsets."""
         offset = iter(range(10**6))
         rows = [[{"value": value, "offset": next(offset)} for value in batch] for batch in batches]
         return self.of(rows, "value STRING, offset BIGINT").withColumn("value", sql.col("value").cast("binary"))
 
     def run(self, frame: DataFrame, mode: str = "append") -> list[list[Fields]]:
-        """What each micro-batch brings, times as datetimes of UTC; without those that bring nothing."""
+        """The rows of each micro-batch that has any, with times as datetimes in UTC."""
         found: list[list[Fields]] = []
 
         def take(batch: DataFrame, _number: int) -> None:
@@ -101,7 +101,7 @@ class Streams:
         return found
 
     def rows(self, frame: DataFrame, mode: str = "append") -> list[Fields]:
-        """What comes out, in the order of the micro-batches."""
+        """All result rows, in the order of the micro-batches."""
         return [row for batch in self.run(frame, mode) for row in batch]
 
     def _new_folder(self) -> Path:
@@ -112,7 +112,7 @@ class Streams:
 
 
 def with_times(value: Any) -> Any:
-    """JSON's texts that are moments as such."""
+    """Replaces the texts in JSON that are times by datetimes."""
     if isinstance(value, dict):
         return {name: with_times(each) for name, each in value.items()}
     if isinstance(value, str) and value.startswith("20") and value.endswith("Z"):
@@ -122,7 +122,7 @@ def with_times(value: Any) -> Any:
 
 @pytest.fixture
 def streams(spark: SparkSession, tmp_path: Path) -> Streams:
-    """Streams of the test's own."""
+    """Streams for one test."""
     return Streams(spark, tmp_path)
 
 
@@ -140,7 +140,7 @@ def flat(batches: Sequence[Sequence[Fields]]) -> list[Fields]:
 
 
 def in_order(rows: Sequence[Fields]) -> list[Fields]:
-    """Rows in an order of their own."""
+    """Rows in a canonical order."""
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))
 
 
@@ -148,7 +148,7 @@ def in_order(rows: Sequence[Fields]) -> list[Fields]:
 
 
 def test_the_job_of_the_docs(pipelines: Pipelines, monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/pipelines.md's example, over a topic in two runs."""
+    """The example of docs/pipelines.md, over a topic in two runs."""
     (code,) = re.findall(
         r"^```python\n((?:(?!^```).)*windowed_averages.*?)^```$", DOCS.read_text(), re.DOTALL | re.MULTILINE
     )
@@ -230,7 +230,7 @@ def test_columns_as_records(streams: Streams) -> None:
 # --- filters
 
 
-# trap: kafkalite/pipelines/streams/filters.py: A null condition is neither true nor false: `split` must lose no row.
+# trap: kafkalite/pipelines/streams/filters.py: A null condition is neither true nor false; `split` must lose no row.
 def test_filters(streams: Streams) -> None:
     batches = many(1, 3)
     everything, frame = flat(batches), streams.of(batches)
@@ -255,14 +255,14 @@ def test_filters(streams: Streams) -> None:
 
 
 def windows_of(when: datetime, size: int, slide: int) -> list[datetime]:
-    """Where the windows begin that a moment is in."""
+    """The beginnings of the windows that contain a time."""
     second = int(when.timestamp())
     last = second - second % slide
     return [datetime.fromtimestamp(start, UTC) for start in range(last, second - size, -slide)]
 
 
 def window(start: datetime, size: int) -> Fields:
-    """Spark's window."""
+    """A window in Spark's format."""
     return {"start": start, "end": start + timedelta(seconds=size)}
 
 
@@ -343,11 +343,11 @@ def test_a_column_of_both_sides_is_refused(streams: Streams) -> None:
 
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_a_stream_beside_a_stream(streams: Streams, how: Any) -> None:
-    """Alarms within 10 seconds after a reading, or 2 before it; the last rows push the watermark past all others."""
+    """Alarms from 2 seconds before to 10 seconds after a reading; the last rows move the watermark past all others."""
     readings = [*many(5, 2, rows=15), [reading(500, "z", 0)]]
-    chance = random.Random(6)
+    rng = random.Random(6)
     alarms = [
-        [{"raised": at(60 * n + chance.randrange(60)).isoformat(), "sensor": chance.choice("ab"), "level": n}] * 2
+        [{"raised": at(60 * n + rng.randrange(60)).isoformat(), "sensor": rng.choice("ab"), "level": n}] * 2
         for n in range(2)
     ]
     alarms.append([{"raised": at(500).isoformat(), "sensor": "y", "level": 9}])
@@ -408,7 +408,7 @@ def test_the_latest_of_each_key(streams: Streams) -> None:
     batches = many(8, 3)
     for number, row in enumerate(flat(batches)):
         row["offset"] = number
-    batches[2].insert(0, batches[0][0])  # an old row that comes again changes nothing
+    batches[2].insert(0, batches[0][0])  # a repeated old row changes nothing
     frame = latest(streams.of(batches, SCHEMA + ", offset BIGINT"), by=["sensor"], order=["offset"])
     found = {row["sensor"]: row for row in streams.rows(frame, "update")}
     assert frame.columns == ["sensor", "at", "value", "offset"]
@@ -436,7 +436,7 @@ def test_running_aggregates(streams: Streams) -> None:
 
 
 def test_deduplicated(streams: Streams) -> None:
-    """Readings of one value are one: for ever, or until the watermark has passed the first one."""
+    """Readings with equal values count once, for ever or until the watermark has passed the first one."""
     batches = [[reading(0, "a", 1)] * 2, [reading(20, "a", 1), reading(20, "b", 1)], [reading(300, "c", 1)]]
     batches += [[reading(310, "b", 1)], [reading(311, "b", 1)], [reading(312, "a", 1)]]
 

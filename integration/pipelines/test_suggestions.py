@@ -1,4 +1,4 @@
-"""The job ``suggestions``: MovieLens, against plain Python, and against what is most popular."""
+"""The job ``suggestions`` over MovieLens, compared with plain Python, and with the most popular films."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from kafkalite.pipelines.jobs.suggestions import Options, start
 from kafkalite.pipelines.pipeline import Pipeline, Trigger
 
 PARTS = 8 if SOAK else 3
-"""Micro-batches, each in a run of its own."""
+"""Number of micro-batches, each in a separate run."""
 PEOPLE = 700 if SOAK else 250
 Suggested = dict[str, list[dict[str, Any]]]
 
 
 def run(spark: SparkSession, cluster: LocalCluster, state: Path, options: Options) -> None:
-    """All ratings that there are now, as one micro-batch."""
+    """Process all existing ratings as one micro-batch."""
     kafka = {"bootstrap.servers": cluster.bootstrap}
     context = Context(spark, Pipeline("films", "suggestions", kafka, Trigger(once=True)), state)
     for query in start(context, options):
@@ -48,7 +48,7 @@ def read(cluster: LocalCluster, topic: str) -> list[tuple[str, list[dict[str, An
 
 
 def check(scores: Scores, user: str, items: list[dict[str, Any]], count: int) -> None:
-    """These are the best for ``user``, with their scores, as far as sums of floats can say."""
+    """Check that ``items`` are the best for ``user``, with their scores, up to the rounding of float sums."""
     assert len(items) == len({each["item"] for each in items}) == min(count, len(scores)), user
     for each in items:
         assert each["score"] == pytest.approx(scores.pop(each["item"]), abs=2e-6), user
@@ -61,8 +61,8 @@ def check(scores: Scores, user: str, items: list[dict[str, Any]], count: int) ->
 def test_suggestions_as_ratings_arrive(
     spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each run goes on with what those before it knew. Two fail where that hurts most: before and after the
-    suggestions of a micro-batch are written; then it is done again. Who rated in it gets suggestions once."""
+    """Each run continues with the state of the runs before. Two runs fail, before and after the suggestions of a
+    micro-batch are written, and are repeated. Each user who rated in a micro-batch gets suggestions once."""
     ratings, later = split((each for each in movielens() if int(each.user) <= PEOPLE), 0.8)
     topic, answers = new_topic(shared_cluster, "ratings", 2), new_topic(shared_cluster, "suggestions", 2)
     options = Options(topic, answers)
@@ -95,7 +95,7 @@ def test_suggestions_as_ratings_arrive(
 
 
 def fail_to_write(patch: pytest.MonkeyPatch, *, after: bool) -> None:
-    """The next write of suggestions fails, after it was done or before."""
+    """Make the next write of suggestions fail, before it or after it."""
     write = Context.write_once
 
     def fail(context: Context, frame: DataFrame, topic: str, number: int) -> None:

@@ -1,4 +1,4 @@
-"""A process that does what a test tells it: ``hold BYTES`` of memory, ``free`` them, ``burn SECONDS`` of a core."""
+"""A process with commands for load: ``hold BYTES`` of memory, ``free`` them, ``burn SECONDS`` of a core."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORKER = "integration.pipelines.worker"
 
 
 def main() -> None:
-    """One command a line; each is answered when it is done."""
+    """Execute the commands on standard input, one a line, and answer each when it is done."""
     held = b""
     for line in sys.stdin:
         verb, _, amount = line.strip().partition(" ")
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 class Worker:
-    """Such a process, or one of another ``module`` with other commands, from the test's side."""
+    """Starts such a process, or one of another ``module`` with other commands, and sends it commands."""
 
     def __init__(self, module: str = WORKER, *arguments: str) -> None:
         command = [sys.executable, "-m", module, *arguments]
@@ -33,14 +33,14 @@ class Worker:
         self.pid = self._process.pid
 
     def do(self, command: str) -> None:
-        """Tell it, and wait until it is done."""
+        """Send a command, and wait until it is done."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
         assert self._process.stdout.readline(), "the worker is gone"
 
     def kill(self) -> None:
-        """Kill it (-9); once more does no harm."""
+        """Kill the process (-9); a second call does nothing."""
         self._process.kill()
         self._process.communicate()
 

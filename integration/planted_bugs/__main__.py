@@ -20,7 +20,7 @@ def row(found: Hunt) -> str:
 
 
 def main() -> int:
-    """Returns 0 where every bug was found."""
+    """Returns 0 if every bug was found."""
     parser = argparse.ArgumentParser(prog="python -m integration.planted_bugs", description=__doc__)
     parser.add_argument("--only", metavar="NAME", action="append", help="only this bug, or all whose name holds NAME")
     parser.add_argument("--histories", type=int, default=500, help="after so many a bug counts as not found")

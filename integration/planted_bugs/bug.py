@@ -1,4 +1,4 @@
-"""One planted bug: which text of the package is replaced by which, and what that breaks. Pure."""
+"""One planted bug: the replacements in the package's texts, and the guarantee that they break. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Edit(NamedTuple):
-    """In ``file`` (a path within the package) the text ``old``, which stands there once, becomes ``new``."""
+    """Replace ``old``, which ``file`` (a path within the package) must contain once, by ``new``."""
 
     file: str
     old: str
@@ -16,9 +16,9 @@ class Edit(NamedTuple):
 
 @dataclass(frozen=True)
 class PlantedBug:
-    """A mistake that an engineer could make. ``also`` are edits that break a second line of defence.
+    """A mistake that an engineer could make. ``also`` are edits that remove a second check of the same guarantee.
 
-    ``breaks`` says what no longer holds, ``needs`` which disorder shows it.
+    ``breaks`` names the broken guarantee, ``needs`` the disorder that makes the simulation see it.
     """
 
     name: str

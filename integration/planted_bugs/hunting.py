@@ -1,4 +1,4 @@
-"""Runs histories with a planted bug until one of them is violated, in processes of their own."""
+"""Runs histories with a planted bug, in separate processes, until one of them has a violation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIMULATION = "kafkalite.testing.simulation"
 
 
 class Hunt(NamedTuple):
-    """What came of a bug. ``histories``: how many were run, the last one of them violated where ``seed`` is not 0."""
+    """Result of a hunt: the number of ``histories``, and the ``seed`` of the violated one (0: none)."""
 
     bug: PlantedBug
     histories: int
@@ -33,7 +33,7 @@ class Hunt(NamedTuple):
 
 
 class _Campaign(NamedTuple):
-    """How many histories were run, and which of them was violated (seed 0: none)."""
+    """The number of histories that were run, and the seed of the violated one (0: none)."""
 
     histories: int
     seed: int
@@ -43,8 +43,8 @@ class _Campaign(NamedTuple):
 def hunt(bug: PlantedBug, histories: int, jobs: int, first: int = 1) -> Hunt:
     """Plant ``bug`` in a copy of the package and run up to ``histories`` histories there, from seed ``first`` on.
 
-    A history that is violated without the bug, too, does not count. Raises ``RuntimeError`` where the simulation itself
-    does not run.
+    A history that has a violation without the bug, too, does not count. Raises ``RuntimeError`` if the simulation
+    itself fails.
     """
     started = time.monotonic()
     run, end = 0, first + histories

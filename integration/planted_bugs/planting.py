@@ -13,7 +13,7 @@ PACKAGE = Path(kafkalite.__file__).parent
 
 
 class NotPlantedError(Exception):
-    """The text to be replaced is not there, or more than once: the bug has to follow a change of the package."""
+    """The package does not contain the text once, so the bug must be adapted to a change of the package."""
 
 
 def planted_texts(bug: PlantedBug, package: Path = PACKAGE) -> Mapping[str, str]:

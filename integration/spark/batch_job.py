@@ -1,7 +1,7 @@
-"""Batch queries in a Spark session of their own: ``python -m integration.spark.batch_job BOOTSTRAP TOPIC DAEMON``.
+"""Batch queries in a separate Spark session: ``python -m integration.spark.batch_job BOOTSTRAP TOPIC DAEMON``.
 
-JSON out (the last line): the rows of the topic in order, their headers, how many columns come when two are asked for,
-and what the queries say that must fail.
+The last line of output is JSON: the rows of the topic in order, their headers, the number of columns of a query for
+two, and the errors of queries that must fail.
 """
 
 from __future__ import annotations
@@ -10,30 +10,14 @@ import json
 import sys
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from integration.harness.spark import start_session
 from kafkalite.spark.source import KafkaliteDataSource
 
 
-def session(daemon: str) -> SparkSession:
-    """One core is enough."""
-    builder = SparkSession.builder.master("local[1]")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.python.daemon.module": daemon,
-    }.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
-
-
 def failure(frame: DataFrame) -> str:
-    """What a query says that has to fail."""
+    """The error of a query that must fail."""
     try:
         frame.count()
     except Exception as error:
@@ -44,7 +28,7 @@ def failure(frame: DataFrame) -> str:
 def main() -> None:
     """Run the queries."""
     bootstrap, topic, daemon = sys.argv[1:]
-    spark = session(daemon)
+    spark = start_session("local[1]", {"spark.driver.memory": "512m", "spark.python.daemon.module": daemon})
     spark.dataSource.register(KafkaliteDataSource)
     reader = spark.read.format("kafkalite").option("kafka.bootstrap.servers", bootstrap).option("includeHeaders", True)
     rows = reader.option("subscribe", topic).load().orderBy("partition", "offset").collect()

@@ -1,4 +1,4 @@
-"""The sink in a hurry to die: its processes kill themselves (-9) once, or wait to be killed, where a test says."""
+"""A sink whose processes kill themselves (-9) once, or wait for a kill, at a point that a test chooses."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from kafkalite.spark.writers import StreamWriter
 WRITE, PREPARE, COMMIT = "write", "prepare", "commit"
 BEFORE, AFTER = "before the decision", "after the decision"
 PROCESS, JVM, WAIT = "process", "JVM", "wait"
-"""What happens there: the Python process dies; the JVM that it works for, too; or it waits for its driver's death."""
+"""What a process does at the point: it dies; its JVM dies, too; or it waits for its driver's death."""
 
 
 class KillingDataSource(KafkaliteDataSource):
-    """``format("kafkalite-killing")`` dies where the file ``kill.file`` says, and renames it first."""
+    """``format("kafkalite-killing")``: dies at the point in the file ``kill.file``, and renames the file before."""
 
     @classmethod
     def name(cls) -> str:
@@ -39,7 +39,8 @@ class KillingDataSource(KafkaliteDataSource):
 
 
 class KillingWriter(StreamWriter):
-    """Tasks die in the middle of their rows or after them; commits around the decision, or between two winners."""
+    """Tasks die in the middle of their rows or after them; a commit dies before or after the decision, or between the
+    commits of two attempts."""
 
     def __init__(self, options: SinkOptions, file: Path) -> None:
         super().__init__(options)
@@ -66,7 +67,7 @@ class KillingWriter(StreamWriter):
 
 
 class KillingCommitter(Committer):
-    """Dies before the decision is recorded, after it, or when one of the winners is committed."""
+    """Dies before the decision is recorded, after it, or when one of the decided attempts is committed."""
 
     def __init__(self, file: Path, *given: Any) -> None:
         super().__init__(*given)
@@ -84,12 +85,12 @@ class KillingCommitter(Committer):
 
 
 def ask(file: Path, batch_id: int, point: str, how: str = PROCESS) -> None:
-    """Wish that something dies there."""
+    """Request a death at ``point`` of batch ``batch_id``."""
     file.write_text(f"{batch_id} {point}: {how}")
 
 
 def wished(file: Path, batch_id: int, point: str) -> str:
-    """How somebody wishes it to die here; empty: nobody does."""
+    """The kind of death requested for this point; empty without a request."""
     try:
         where, _, how = file.read_text().partition(": ")
     except FileNotFoundError:
@@ -98,12 +99,12 @@ def wished(file: Path, batch_id: int, point: str) -> str:
 
 
 def reached(file: Path) -> Path:
-    """There when the wish of ``file`` came true."""
+    """The file that exists once the request in ``file`` was carried out."""
     return file.with_suffix(".reached")
 
 
 def die(file: Path, batch_id: int, point: str) -> None:
-    """Die here, if somebody wishes it; only one of several does."""
+    """Die if this is the requested point; only one of several processes dies."""
     how = wished(file, batch_id, point)
     if not how:
         return

@@ -1,4 +1,4 @@
-"""Batch queries of ours where there is nothing to compare with: bad input, cut connections, stale caches."""
+"""Batch queries by kafkalite's source alone: bad input, cut connections, stale caches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkalite.embedded.cluster import LocalCluster
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One broker whose files and life are the tests'."""
+    """One broker that the tests restart and whose files they change."""
     cluster = LocalCluster(tmp_path_factory.mktemp("broker"), 1, overrides=TEST_OVERRIDES, launcher=launcher())
     cluster.start()
     yield cluster
@@ -26,7 +26,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def load(spark: SparkSession, bootstrap: str, **options: str) -> DataFrame:
-    """A query; an underscore is a dot in ``kafka.*``."""
+    """A query; underscores stand for dots in options that begin with ``kafka``."""
     reader = spark.read.format("kafkalite").option("kafka.bootstrap.servers", bootstrap)
     for name, value in options.items():
         reader = reader.option(name.replace("_", ".") if name.startswith("kafka") else name, value)
@@ -34,14 +34,14 @@ def load(spark: SparkSession, bootstrap: str, **options: str) -> DataFrame:
 
 
 def failure(frame: DataFrame) -> str:
-    """What a query says that has to fail."""
+    """The error of a query that must fail."""
     with pytest.raises(Exception) as caught:
         frame.count()
     return str(caught.value)
 
 
 def values(count: int) -> list[Item]:
-    """Records of one partition."""
+    """``count`` records for one partition."""
     return [Item(0, FIRST_TIMESTAMP, None, b"value-%d" % number, ()) for number in range(count)]
 
 
@@ -52,14 +52,14 @@ def segment(cluster: LocalCluster, topic: str) -> Path:
 
 
 def two_batches(cluster: LocalCluster, name: str) -> tuple[str, Path]:
-    """A new topic with offsets 0 to 9 and 10 to 19 in a batch each, and the file that has them."""
+    """A new topic with two batches, offsets 0 to 9 and 10 to 19, and its segment file."""
     topic = new_topic(cluster, name)
     produce(cluster, topic, values(10))
     produce(cluster, topic, values(10))
     return topic, segment(cluster, topic)
 
 
-def test_a_corrupt_batch(spark: SparkSession, broker: LocalCluster) -> None:
+def test_a_corrupt_batch_fails_the_query(spark: SparkSession, broker: LocalCluster) -> None:
     topic, path = two_batches(broker, "corrupt")
     with path.open("r+b") as file:
         file.seek(path.read_bytes().rindex(b"value-3"))
@@ -73,7 +73,8 @@ def test_a_corrupt_batch(spark: SparkSession, broker: LocalCluster) -> None:
     assert unchecked.count() == 20
 
 
-def test_a_file_that_was_cut_off(spark: SparkSession, broker: LocalCluster) -> None:
+@pytest.mark.full
+def test_a_truncated_segment_fails_the_query(spark: SparkSession, broker: LocalCluster) -> None:
     topic, path = two_batches(broker, "cut-off")
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 20)
@@ -84,7 +85,8 @@ def test_a_file_that_was_cut_off(spark: SparkSession, broker: LocalCluster) -> N
     assert load(spark, broker.bootstrap, subscribe=topic).count() == 10
 
 
-def test_an_end_that_is_not_there(spark: SparkSession, broker: LocalCluster) -> None:
+@pytest.mark.full
+def test_an_end_offset_beyond_the_log_fails_the_query(spark: SparkSession, broker: LocalCluster) -> None:
     topic = new_topic(broker, "early")
     produce(broker, topic, values(5))
     frame = load(
@@ -98,7 +100,7 @@ def test_an_end_that_is_not_there(spark: SparkSession, broker: LocalCluster) -> 
     assert f"Cannot fetch record for offset 5 of {topic}-0 in 1500 milliseconds: the partition ends at 5" in said
 
 
-def test_nobody_there(spark: SparkSession) -> None:
+def test_a_query_fails_without_a_broker(spark: SparkSession) -> None:
     frame = load(
         spark,
         "127.0.0.1:1",
@@ -109,8 +111,8 @@ def test_nobody_there(spark: SparkSession) -> None:
     assert time.monotonic() - began < 60
 
 
-def test_a_broker_that_comes_back_elsewhere(spark: SparkSession, broker: LocalCluster) -> None:
-    """Workers keep connections and leaders from task to task: neither outlives a broker's restart."""
+def test_a_query_reconnects_after_a_broker_restart(spark: SparkSession, broker: LocalCluster) -> None:
+    """Workers keep connections and leaders from task to task, but not across a broker's restart."""
     topic = new_topic(broker, "restart")
     produce(broker, topic, values(5))
     frame = load(spark, broker.bootstrap, subscribe=topic)

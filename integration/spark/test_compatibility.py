@@ -1,4 +1,4 @@
-"""Spark's own Kafka source and ours: the same rows, schema, offsets and failures. Every test runs with each.
+"""Spark's own Kafka source and kafkalite's have the same rows, schema, offsets and failures. Tests run with each.
 
 ``KAFKALITE_TEST_BROKER=kafka`` runs both against Apache Kafka.
 """
@@ -48,7 +48,7 @@ def load(spark: SparkSession, shared_cluster: LocalCluster, source: str) -> Load
 
 @pytest.fixture(scope="module")
 def items() -> list[Item]:
-    """What the module's topic holds, a codec each."""
+    """The records of the module's topic, one list for each codec."""
     return make_items(5, COUNT, PARTITIONS)
 
 
@@ -71,9 +71,9 @@ def with_options(reader: Any, cluster: LocalCluster, options: dict[str, str]) ->
 
 
 def rows(frame: DataFrame) -> list[Row]:
-    """What a query brings, by partition and offset."""
+    """The rows of a query, sorted by partition and offset."""
     found: list[Row] = []
-    # Microseconds: Python's own times would be those of this machine's time zone.
+    # Numbers, because Python's datetimes would be in the time zone of this machine.
     for row in frame.withColumn("timestamp", (frame.timestamp.cast("double") * 1000).cast("long")).collect():
         pairs = row["headers"] if "headers" in frame.columns else None
         headers = None if pairs is None else tuple((pair["key"], plain(pair["value"])) for pair in pairs)
@@ -82,23 +82,23 @@ def rows(frame: DataFrame) -> list[Row]:
 
 
 def plain(value: bytearray | bytes | None) -> bytes | None:
-    """What Spark hands out as bytes."""
+    """Spark's binary value as ``bytes``."""
     return None if value is None else bytes(value)
 
 
 def expected(topic: str, items: list[Item], keep: Callable[[Row], bool]) -> list[Row]:
-    """Rows of the module's topic, without headers, that are to be there."""
+    """The expected rows of the module's topic, without headers."""
     return [(*row[:7], None) for row in rows_of(topic, items) if keep(row)]
 
 
 def failure(action: Callable[[], object]) -> str:
-    """What a query says that has to fail."""
+    """The error of a query that must fail."""
     with pytest.raises(Exception) as caught:
         action()
     return str(caught.value)
 
 
-def test_schema(load: Load, topic: str) -> None:
+def test_the_schema_is_sparks(load: Load, topic: str) -> None:
     plain = (
         "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
     )
@@ -111,8 +111,8 @@ def test_every_row_of_every_codec(load: Load, topic: str, items: list[Item]) -> 
     assert rows(load(subscribe=topic, includeHeaders="true")) == rows_of(topic, items)
 
 
-def test_the_same_as_one_statement(load: Load, topic: str, items: list[Item]) -> None:
-    """What Spark itself computes of the columns, filters and limits among it."""
+def test_filters_limits_and_aggregates_are_right(load: Load, topic: str, items: list[Item]) -> None:
+    """Spark computes them from the columns."""
     frame = load(subscribePattern=topic[:-2] + ".*")
     assert frame.where("partition = 1 and offset >= 10").count() == len(
         [row for row in rows_of(topic, items) if row[3] == 1 and row[4] >= 10]
@@ -120,7 +120,7 @@ def test_the_same_as_one_statement(load: Load, topic: str, items: list[Item]) ->
     assert len(frame.limit(7).collect()) == 7
 
 
-def test_offsets_of_each_partition(load: Load, topic: str, items: list[Item]) -> None:
+def test_a_query_reads_the_given_offsets_of_each_partition(load: Load, topic: str, items: list[Item]) -> None:
     starts = {topic: {"0": 10, "1": -2, "2": 50}}
     ends = {topic: {"0": 20, "1": 5, "2": -1}}
     frame = load(subscribe=topic, startingOffsets=json.dumps(starts), endingOffsets=json.dumps(ends))
@@ -128,17 +128,17 @@ def test_offsets_of_each_partition(load: Load, topic: str, items: list[Item]) ->
     assert rows(frame) == expected(topic, items, lambda row: wanted[row[3]][0] <= row[4] < wanted[row[3]][1])
 
 
-def test_the_words_for_all_of_it(load: Load, topic: str, items: list[Item]) -> None:
+def test_earliest_and_latest_read_all_records(load: Load, topic: str, items: list[Item]) -> None:
     frame = load(subscribe=topic, startingOffsets="earliest", endingOffsets="latest")
     assert frame.count() == len(items)
 
 
-def test_one_partition(load: Load, topic: str, items: list[Item]) -> None:
+def test_one_assigned_partition_is_read(load: Load, topic: str, items: list[Item]) -> None:
     frame = load(assign=json.dumps({topic: [1]}), endingOffsets=json.dumps({topic: {"1": 30}}))
     assert rows(frame) == expected(topic, items, lambda row: row[3] == 1 and row[4] < 30)
 
 
-def test_times(load: Load, topic: str, items: list[Item]) -> None:
+def test_a_query_reads_between_two_timestamps(load: Load, topic: str, items: list[Item]) -> None:
     first, last = FIRST_TIMESTAMP + 100, FIRST_TIMESTAMP + 400
     between = expected(topic, items, lambda row: first <= row[5] < last)
     frame = load(subscribe=topic, startingTimestamp=str(first), endingTimestamp=str(last))
@@ -148,14 +148,16 @@ def test_times(load: Load, topic: str, items: list[Item]) -> None:
     assert rows(frame) == between
 
 
-def test_a_time_after_all_records(load: Load, topic: str) -> None:
+def test_a_start_timestamp_after_all_records_fails_the_query_unless_its_strategy_is_latest(
+    load: Load, topic: str
+) -> None:
     later = str(FIRST_TIMESTAMP + 10_000)
     said = failure(lambda: load(subscribe=topic, startingTimestamp=later).count())
     assert f"No offset matched from request of topic-partition {topic}-" in said
     assert load(subscribe=topic, startingTimestamp=later, startingOffsetsByTimestampStrategy="latest").count() == 0
 
 
-def test_cut_for_tasks(load: Load, topic: str, items: list[Item]) -> None:
+def test_partitions_are_split_among_tasks(load: Load, topic: str, items: list[Item]) -> None:
     frame = load(subscribe=topic, minPartitions="8")
     assert frame.rdd.getNumPartitions() == 9
     assert rows(frame) == expected(topic, items, lambda _: True)
@@ -166,7 +168,7 @@ def test_cut_for_tasks(load: Load, topic: str, items: list[Item]) -> None:
     assert frame.rdd.getNumPartitions() == 2 * PARTITIONS
 
 
-def test_transactions(load: Load, shared_cluster: LocalCluster) -> None:
+def test_read_committed_skips_aborted_transactions(load: Load, shared_cluster: LocalCluster) -> None:
     topic = new_topic(shared_cluster, "transactions")
     one, two, three = ([Item(0, FIRST_TIMESTAMP, None, b"%d" % n, ())] * (n + 2) for n in range(3))
     produce(shared_cluster, topic, one, transaction="commit")
@@ -180,13 +182,13 @@ def test_transactions(load: Load, shared_cluster: LocalCluster) -> None:
 
 
 def end(cluster: LocalCluster, topic: str, isolation: str = "read_uncommitted") -> int:
-    """The end of the only partition as a reader sees it."""
+    """The end offset of the only partition for readers with ``isolation``."""
     config = ClientConfig.from_kafka({"bootstrap.servers": cluster.bootstrap, "isolation.level": isolation})
     with ClusterConnections(config) as client:
         return list_offsets(client, {TopicPartition(topic, 0): LATEST})[TopicPartition(topic, 0)]
 
 
-def test_records_that_are_gone(load: Load, shared_cluster: LocalCluster) -> None:
+def test_deleted_records_fail_the_query_unless_data_loss_is_allowed(load: Load, shared_cluster: LocalCluster) -> None:
     topic = new_topic(shared_cluster, "gone")
     produce(shared_cluster, topic, make_items(1, 20, 1))
     (broker,) = leader(shared_cluster, topic)
@@ -212,7 +214,7 @@ def leader(cluster: LocalCluster, topic: str) -> Iterator[str]:
                 yield cluster.address(broker)
 
 
-def test_offsets_beyond_the_end(load: Load, topic: str) -> None:
+def test_start_offsets_beyond_the_end_fail_the_query(load: Load, topic: str) -> None:
     starts = json.dumps({topic: {"0": 100_000, "1": 0, "2": 0}})
     said = failure(lambda: load(subscribe=topic, startingOffsets=starts).count())
     assert "100000" in said
@@ -230,12 +232,12 @@ def test_offsets_beyond_the_end(load: Load, topic: str) -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_refused_options(load: Load, topic: str, options: dict[str, str], message: str) -> None:
+def test_invalid_options_are_refused(load: Load, topic: str, options: dict[str, str], message: str) -> None:
     given = {"subscribe": topic} | {name: value.replace("TOPIC", topic) for name, value in options.items()}
     assert message in failure(lambda: load(**given).count())
 
 
-def test_no_such_topic(load: Load) -> None:
+def test_a_missing_topic_fails_the_query(load: Load) -> None:
     said = failure(lambda: load(subscribe="nobody-made-this").count())
     assert "This server does not host this topic-partition" in said
 
@@ -246,7 +248,7 @@ def test_no_such_topic(load: Load) -> None:
 def run_stream(
     spark: SparkSession, cluster: LocalCluster, source: str, folder: Path, **options: str
 ) -> list[tuple[dict[str, dict[str, int]], list[Row]]]:
-    """Run a query over all that is there now; the end offsets in its checkpoint and the rows of each micro-batch."""
+    """Run a query over all existing records; the end offsets in its checkpoint and the rows of each micro-batch."""
     batches: dict[int, list[Row]] = {}
     frame = with_options(spark.readStream.format(source), cluster, options).load()
     query = (
@@ -265,7 +267,7 @@ def checkpoint(folder: Path, batch: int) -> dict[str, dict[str, int]]:
     return offsets
 
 
-def test_a_stream_goes_in_steps_and_on_from_its_checkpoint(
+def test_a_stream_limits_its_micro_batches_and_continues_from_its_checkpoint(
     spark: SparkSession, shared_cluster: LocalCluster, source: str, tmp_path: Path
 ) -> None:
     topic = new_topic(shared_cluster, "stream", 2)
@@ -286,10 +288,11 @@ def test_a_stream_goes_in_steps_and_on_from_its_checkpoint(
     assert min(row[4] for row in more[0][1] if row[3] == 0) == ends[0]
 
 
-def test_a_stream_waits_for_enough(
+@pytest.mark.full
+def test_a_stream_waits_for_enough_records(
     spark: SparkSession, shared_cluster: LocalCluster, source: str, tmp_path: Path
 ) -> None:
-    """``minOffsetsPerTrigger`` and ``maxTriggerDelay`` of a query that runs: what is first there is not waited for."""
+    """``minOffsetsPerTrigger`` and ``maxTriggerDelay`` of a running query; neither delays its first micro-batch."""
     topic = new_topic(shared_cluster, "enough")
     items = make_items(3, 90, 1)
     produce(shared_cluster, topic, items[:10])
@@ -322,10 +325,10 @@ def test_a_stream_waits_for_enough(
     query.stop()
 
 
-def test_a_stream_begins_where_it_is_told(
+def test_a_stream_begins_at_its_starting_offsets(
     spark: SparkSession, shared_cluster: LocalCluster, source: str, tmp_path: Path
 ) -> None:
-    """Times, patterns and lists of partitions as for batches."""
+    """Timestamps, patterns and lists of partitions work as for batches."""
     topic = new_topic(shared_cluster, "begins", 2)
     items = make_items(4, 60, 2)
     produce(shared_cluster, topic, items)
@@ -347,6 +350,7 @@ def test_a_stream_begins_where_it_is_told(
     assert end == {topic: {"1": sum(item.partition == 1 for item in items)}}
 
 
+@pytest.mark.full
 def test_a_stream_loses_nothing_silently(
     spark: SparkSession, shared_cluster: LocalCluster, source: str, tmp_path: Path
 ) -> None:
@@ -364,10 +368,10 @@ def test_a_stream_loses_nothing_silently(
     assert [row[4] for row in kept[1]] == list(range(15, 20))
 
 
-def test_a_job_moves_over_with_its_checkpoint(
+def test_a_query_continues_its_checkpoint_with_the_other_source(
     spark: SparkSession, shared_cluster: LocalCluster, source: str, tmp_path: Path
 ) -> None:
-    """A checkpoint of one source is another's: only the format's name changes."""
+    """Only the format's name changes, because both sources have the same checkpoints."""
     topic = new_topic(shared_cluster, "moves")
     produce(shared_cluster, topic, make_items(1, 10, 1))
     options = {"subscribe": topic, "startingOffsets": "earliest"}
@@ -387,7 +391,7 @@ def test_a_job_moves_over_with_its_checkpoint(
     ],
     ids=["end", "limits"],
 )
-def test_streams_refuse(
+def test_a_stream_refuses_invalid_options(
     spark: SparkSession,
     shared_cluster: LocalCluster,
     source: str,

@@ -1,4 +1,4 @@
-"""Record batches that are damaged on the broker's disk: Spark's own source and ours fail, and say where."""
+"""Spark's own source and kafkalite's fail on damaged batches of the broker's log, and name the offset."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.record.batch import CRC_POSITION, CRC_START, HEADER_SIZE, crc32c, iter_headers
 
 EACH = 20
-"""Records of a batch, of which there are three."""
+"""Records of each of the three batches."""
 
 
 def corrupt(batch: memoryview) -> None:
-    """A bit flips: the checksum is wrong."""
+    """Flip a bit, so that the checksum is wrong."""
     batch[-1] ^= 1
 
 
 def cut_short(batch: memoryview) -> None:
-    """Half of the records are not there, and whoever wrote the batch counted and summed them all the same."""
+    """Overwrite half of the records by zeros, under the old count and a right checksum."""
     middle = (HEADER_SIZE + len(batch)) // 2
     batch[middle:] = bytes(len(batch) - middle)
     batch[CRC_POSITION:CRC_START] = crc32c(batch[CRC_START:]).to_bytes(4, "big")
 
 
 class Damage(NamedTuple):
-    """What is done to a batch, and what our source says of it."""
+    """A damage to a batch, and the error of kafkalite's source."""
 
     inflict: Callable[[memoryview], None]
     message: str
@@ -41,7 +41,7 @@ class Damage(NamedTuple):
 @pytest.mark.parametrize(
     "damage", [Damage(corrupt, "is corrupt (stored crc = "), Damage(cut_short, "")], ids=["corrupt", "cut-short"]
 )
-def test_the_second_of_three_batches(
+def test_a_damaged_second_batch_fails_the_query_with_its_offset(
     spark: SparkSession, shared_cluster: LocalCluster, source: str, codec: str, damage: Damage
 ) -> None:
     topic = new_topic(shared_cluster, "damaged")

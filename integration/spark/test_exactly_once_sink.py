@@ -1,4 +1,4 @@
-"""The exactly-once sink: what writes, prepares, decides and commits is killed (-9); each row is seen once.
+"""Readers see each row of the exactly-once sink once though its writing and committing processes are killed (-9).
 
 ``KAFKALITE_SEED`` repeats the plan of an earlier run. ``make test`` has one kill at each point,
 ``make test-all`` two, ``make soak`` ten.
@@ -38,15 +38,15 @@ TIMEOUT = 300
 
 
 class Kill(NamedTuple):
-    """Something dies at ``point`` of a query's batch ``batch``."""
+    """A death at ``point`` of batch ``batch`` of a query."""
 
     point: str
     batch: int
 
 
 class Round(NamedTuple):
-    """Four queries run at once and are killed, each at its point: together with their driver, or what is at work there
-    alone. Where ``broker`` names one, it dies with them. Their retries divide the rows into ``tasks``."""
+    """Four queries run at once, and each is killed at its point: either their driver dies, or only the process at that
+    point. A ``broker``, if there is one, dies with them. The retries divide the rows into ``tasks``."""
 
     number: int
     dies: str
@@ -56,16 +56,16 @@ class Round(NamedTuple):
 
 
 def make_plan(seed: int, rounds: int) -> list[Round]:
-    """Each round has a kill at each point; a broker dies with every driver, and with some of the others."""
-    chance = random.Random(seed)
+    """Rounds with a kill at each point; a broker dies with every driver, and with some of the other processes."""
+    rng = random.Random(seed)
     plan = []
     for number in range(rounds):
         dies = (DRIVER, PROCESSES, DRIVER, EXECUTORS)[number % 4]
-        points = (WRITE, PREPARE, chance.choice((BEFORE, AFTER)), COMMIT)
-        kills = tuple(Kill(point, chance.randrange(2)) for point in points)
-        broker = chance.randrange(1, BROKERS + 1)
-        tasks = chance.choice((PARTITIONS, 3, 5))
-        plan.append(Round(number, dies, kills, tasks, broker if dies == DRIVER or chance.random() < 0.3 else 0))
+        points = (WRITE, PREPARE, rng.choice((BEFORE, AFTER)), COMMIT)
+        kills = tuple(Kill(point, rng.randrange(2)) for point in points)
+        broker = rng.randrange(1, BROKERS + 1)
+        tasks = rng.choice((PARTITIONS, 3, 5))
+        plan.append(Round(number, dies, kills, tasks, broker if dies == DRIVER or rng.random() < 0.3 else 0))
     return plan
 
 
@@ -99,7 +99,7 @@ def read_committed(cluster: LocalCluster, topic: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def killing(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, with tasks that get their rows in several pieces."""
+    """The session, with small Arrow batches, so that a task gets its rows in several."""
     spark.dataSource.register(KillingDataSource)
     pieces = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(pieces)
@@ -109,13 +109,13 @@ def killing(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def open_transactions(cluster: LocalCluster) -> list[str]:
-    """Of all queries."""
+    """The open transactions of all queries."""
     with ClusterConnections(ClientConfig.from_kafka({"bootstrap.servers": cluster.bootstrap})) as client:
         return TransactionClient(client).open_transactions(f"{PREFIX}.")
 
 
 class Rounds:
-    """Carries out a plan on a cluster; ``spark`` is where queries are started again."""
+    """Runs a plan on a cluster; killed queries are restarted in the session ``spark``."""
 
     def __init__(self, spark: SparkSession, cluster: LocalCluster, folder: Path) -> None:
         self._spark = spark
@@ -126,7 +126,7 @@ class Rounds:
         produce(cluster, self._source, [Item(n % PARTITIONS, FIRST_TIMESTAMP, t, t, ()) for n, t in enumerate(texts)])
 
     def carry_out(self, each: Round) -> None:
-        """Four queries are killed, started again until they are through, and counted."""
+        """Kill four queries, restart them until they are complete, and count their rows."""
         folder = self._folder / str(each.number)
         folder.mkdir()
         victims = [self._victim(folder, kill) for kill in each.kills]
@@ -162,7 +162,7 @@ class Rounds:
             for query in hit(self._spark, bootstrap, victims, PARTITIONS):
                 came_to_its_end(query)
             return
-        # Tasks that wait for their driver's death need a slot each.
+        # Eight slots, because each task that waits for its driver's death needs one.
         master = "local[8]" if each.dies == DRIVER else "local-cluster[2,4,512]"
         with driver(bootstrap, folder, master, PARTITIONS, victims) as process:
             if each.dies == EXECUTORS:
@@ -184,7 +184,7 @@ class Rounds:
 
 @pytest.fixture
 def rounds(killing: SparkSession, make_cluster: ClusterFactory, tmp_path: Path) -> Rounds:
-    """On three brokers; transactions without a timeout, where there are such."""
+    """Rounds on three brokers; transactions have no timeout if the broker allows that."""
     two_phase = {} if AGAINST_KAFKA else {"transaction.two.phase.commit.enable": "true"}
     replicated = {"offsets.topic.replication.factor": "3", "transaction.state.log.replication.factor": "3"}
     cluster = make_cluster(BROKERS, replicated | two_phase)
@@ -193,7 +193,7 @@ def rounds(killing: SparkSession, make_cluster: ClusterFactory, tmp_path: Path) 
 
 
 def seed() -> int:
-    """What decides about a plan; shown."""
+    """Seed of the plan, which is printed."""
     found = int(os.environ.get("KAFKALITE_SEED", random.randrange(1 << 32)))
     print(f"KAFKALITE_SEED={found}")
     return found
@@ -203,8 +203,8 @@ def seed() -> int:
 @pytest.mark.parametrize(
     "dies", [pytest.param(DRIVER, marks=pytest.mark.full), PROCESSES], ids=lambda dies: dies.replace(" ", "-")
 )
-def test_kills_of_everything(rounds: Rounds, dies: str) -> None:
-    """One at each point: a driver dies under four queries, and a broker with it; or what works for four queries."""
+def test_each_row_is_seen_once_after_a_kill_at_each_point(rounds: Rounds, dies: str) -> None:
+    """A driver dies together with a broker, or only the processes that work for four queries die."""
     for each in make_plan(seed(), 2):
         if each.dies == dies:
             rounds.carry_out(each)
@@ -213,7 +213,7 @@ def test_kills_of_everything(rounds: Rounds, dies: str) -> None:
 @pytest.mark.soak
 @pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
 @pytest.mark.timeout(3600)
-def test_many_kills(rounds: Rounds) -> None:
-    """Ten at each point; executors, JVM and all, die in some, and Spark itself tries their tasks again."""
+def test_each_row_is_seen_once_after_many_kills(rounds: Rounds) -> None:
+    """Ten kills at each point; in some, whole executors die and Spark repeats their tasks."""
     for each in make_plan(seed(), 10):
         rounds.carry_out(each)

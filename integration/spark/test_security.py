@@ -1,8 +1,7 @@
-"""Reading and writing by the Spark source's client on real Kafka with TLS and SASL: nobody else has such listeners."""
+"""The Spark connector's client with TLS and SASL, against real Kafka, because kafkalite has no such listeners."""
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,8 +15,9 @@ from integration.harness.java import KAFKA_3_9, kafka_launcher, run_tool
 from integration.harness.raw import batch
 from kafkalite.common.types import TopicPartition
 from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.processes import free_ports
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import request_class
 from kafkalite.protocol.produce import ProduceRequest, encode_produce
 from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.config import ClientConfig
@@ -36,21 +36,21 @@ PASSWORD = "changeit"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PROTOCOLS = {"TLS": "SSL", "PLAIN": "SASL_SSL", "SCRAM": "SASL_PLAINTEXT"}
-"""Listener → what is spoken there."""
+"""Listener → security protocol."""
 SIZES = {10: 500, 5000: 100}
-"""Bytes of a record → how many."""
+"""Bytes of a record → number of such records."""
 COUNT = sum(SIZES.values())
 
 
 class Secure(NamedTuple):
-    """A broker with a listener of each kind, and the files of its certificates."""
+    """A broker with a listener for each protocol, and the files of its certificates."""
 
     cluster: LocalCluster
     ports: Mapping[str, int]
     folder: Path
 
     def settings(self, listener: str) -> dict[str, str]:
-        """How a client reaches ``listener``."""
+        """Settings of a client of ``listener``."""
         return {
             "bootstrap.servers": f"localhost:{self.ports[listener]}",
             "security.protocol": PROTOCOLS[listener],
@@ -62,13 +62,13 @@ class Secure(NamedTuple):
         }
 
     def config(self, listener: str, **more: str) -> ClientConfig:
-        """The right settings, ``more`` apart."""
+        """The right configuration for ``listener``, changed by ``more``."""
         settings = self.settings(listener)
         return ClientConfig.from_kafka(settings | {name.replace("_", "."): value for name, value in more.items()})
 
 
 def certificates(folder: Path) -> None:
-    """A CA, and what it signed for the broker (a Java key store) and for a client (PEM)."""
+    """Make a CA and its certificates for the broker (a Java key store) and for a client (PEM)."""
     run = [
         "openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca",
         "openssl req -newkey rsa:2048 -nodes -keyout broker.key -out broker.csr -subj /CN=localhost",
@@ -88,15 +88,15 @@ def certificates(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
-    """Kafka with listeners for TLS (client certificates demanded), SASL PLAIN over TLS and SCRAM without."""
+    """Kafka with listeners for TLS (with required client certificates), SASL PLAIN over TLS, and SCRAM without TLS."""
     folder = tmp_path_factory.mktemp("secure")
     certificates(folder)
     ports = dict(zip(("TLS", "PLAIN", "SCRAM"), free_ports(3), strict=True))
     cluster = LocalCluster(folder / "cluster", 1, launcher=kafka_launcher(), overrides={**TEST_OVERRIDES})
     cluster.start_zookeeper()
-    every = [f"PLAINTEXT://{cluster.address(1)}", f"CONTROLPLANE://127.0.0.1:{free_ports(1)[0]}"]
+    every = [f"PLAINTEXT://{cluster.address(1)}"]
     every += [f"{name}://localhost:{port}" for name, port in ports.items()]
-    names = {"PLAINTEXT": "PLAINTEXT", "CONTROLPLANE": "PLAINTEXT", **PROTOCOLS}
+    names = {"PLAINTEXT": "PLAINTEXT", **PROTOCOLS}
     overrides = {
         "listeners": ",".join(every),
         "advertised.listeners": ",".join(every),
@@ -125,19 +125,10 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
         cluster.close()
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 def fill(cluster: LocalCluster) -> None:
-    """A topic of records, large ones, too; and an empty one."""
+    """Create a topic with small and large records, and an empty topic."""
     with ClusterConnections(ClientConfig.from_kafka({"bootstrap.servers": cluster.bootstrap})) as client:
-        kind = request_class(ApiKey.CREATE_TOPICS).CreatableTopic
+        kind = messages.CreateTopicsRequest.CreatableTopic
         wanted = [
             kind(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
             for name in (TOPIC.topic, WRITTEN.topic)
@@ -152,7 +143,7 @@ def fill(cluster: LocalCluster) -> None:
 
 
 def read(config: ClientConfig) -> int:
-    """All records of the topic, counted by their batches."""
+    """Read the topic; returns the number of records by their batches."""
     with ClusterConnections(config) as client:
         end = list_offsets(client, {TOPIC: LATEST})[TOPIC]
         found = fetch_range(client, TOPIC, 0, end, 10_000)
@@ -160,13 +151,13 @@ def read(config: ClientConfig) -> int:
 
 
 @pytest.mark.parametrize("listener", ["TLS", "PLAIN", "SCRAM"])
-def test_reading(secure: Secure, listener: str) -> None:
+def test_all_records_are_read_by_each_listener(secure: Secure, listener: str) -> None:
     assert read(secure.config(listener)) == COUNT
 
 
 @pytest.mark.parametrize("listener", ["TLS", "PLAIN", "SCRAM"])
-def test_writing(secure: Secure, listener: str) -> None:
-    """At least once, and in a transaction that is decided upon: every broker and coordinator is asked the same way."""
+def test_records_are_written_by_each_listener(secure: Secure, listener: str) -> None:
+    """At least once, and in a transaction, whose requests go to all brokers and coordinators."""
     kafka = {f"kafka.{name}": value for name, value in secure.settings(listener).items()}
     sink = SinkOptions.parse({**kafka, "topic": WRITTEN.topic})
     small, large = (f"{listener} {number}".encode() for number in range(2))
@@ -179,7 +170,7 @@ def test_writing(secure: Secure, listener: str) -> None:
 
 
 def values(secure: Secure, listener: str) -> list[bytes]:
-    """What was written and is committed."""
+    """The committed values."""
     kafka = {f"kafka.{name}": value for name, value in secure.settings(listener).items()}
     source = {**kafka, "kafka.isolation.level": "read_committed", "subscribe": WRITTEN.topic}
     options = SourceOptions.parse(source, streaming=False)
@@ -192,11 +183,11 @@ def values(secure: Secure, listener: str) -> list[bytes]:
     ]
 
 
-def test_the_other_scram(secure: Secure) -> None:
+def test_scram_sha_256_works(secure: Secure) -> None:
     assert read(secure.config("SCRAM", sasl_mechanism="SCRAM-SHA-256")) == COUNT
 
 
-def test_certificates_as_text(secure: Secure) -> None:
+def test_certificates_may_be_given_as_text(secure: Secure) -> None:
     config = secure.config(
         "TLS",
         ssl_truststore_location="",
@@ -219,13 +210,15 @@ def test_certificates_as_text(secure: Secure) -> None:
         ("TLS", {"ssl_truststore_location": "FOLDER/none.pem"}, "none.pem: .*No such file"),
     ],
 )
-def test_refusals_are_said_at_once(secure: Secure, listener: str, more: dict[str, str], message: str) -> None:
+def test_wrong_security_settings_fail_at_once(
+    secure: Secure, listener: str, more: dict[str, str], message: str
+) -> None:
     given = {name: value.replace("FOLDER", str(secure.folder)) for name, value in more.items()}
     with pytest.raises(AuthenticationError, match=message):
         read(secure.config(listener, **given))
 
 
-def test_the_wrong_protocol_ends_in_time(secure: Secure) -> None:
+def test_a_wrong_protocol_fails_within_the_timeout(secure: Secure) -> None:
     short = {"request_timeout_ms": "1000", "default_api_timeout_ms": "1500"}
     config = secure.config("TLS", security_protocol="PLAINTEXT", **short)
     with pytest.raises(KafkaClientError, match="no broker of localhost:"):

@@ -1,5 +1,4 @@
-"""Batch reading with Spark 4.1, in which a data source in Python cannot stream yet: a Spark of its own in a process of
-its own."""
+"""Batch reading with Spark 4.1, in which a data source in Python cannot stream yet, in a separate process."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ TIMEOUT = 600
     ],
 )
 def test_batch_queries(shared_cluster: LocalCluster, tmp_path: Path, interpreter: str, daemon: str) -> None:
-    """All rows, with Spark's own processes and with ours; and one clear word where something cannot be had."""
+    """All rows are read, with Spark's own daemon and with kafkalite's; an unsupported query has a clear error."""
     topic = new_topic(shared_cluster, "spark41", 2)
     items = [
         Item(number % 2, FIRST_TIMESTAMP + number, b"k%d" % number, b"v%d" % number, (("h", b"x"),))
@@ -52,7 +51,7 @@ def test_batch_queries(shared_cluster: LocalCluster, tmp_path: Path, interpreter
 
 
 def run(bootstrap: str, topic: str, interpreter: str, daemon: str, directory: Path) -> dict[str, Any]:
-    """What the queries of :mod:`integration.spark.batch_job` found."""
+    """The results of the queries of :mod:`integration.spark.batch_job`."""
     done = subprocess.run(
         [sys.executable, "-m", "integration.spark.batch_job", bootstrap, topic, daemon],
         cwd=directory,

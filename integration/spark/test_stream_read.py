@@ -1,4 +1,4 @@
-"""Streaming queries of ours that run: partitions that come, records that are rare, and what listeners are told."""
+"""Running streaming queries of kafkalite's source: new partitions, rare records, and the lags for listeners."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Running:
         first: Callable[[], None] = lambda: None,
         **options: str,
     ) -> None:
-        """``first`` runs within the first micro-batch."""
+        """``first`` is called within the first micro-batch."""
         self.batches: list[list[int]] = []
         self._first = first
         trigger: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": "200 milliseconds"}
@@ -64,14 +64,14 @@ class Running:
         return sorted(value for batch in self.batches for value in batch)
 
     def progress(self) -> tuple[Any, Any]:
-        """The end of the last micro-batch that had rows, and the latest offsets that it saw."""
+        """The end offsets of the last micro-batch with rows, and the latest offsets in its progress."""
         last = [one for one in self.query.recentProgress if one.numInputRows][-1].sources[0]
         return json.loads(last.endOffset), json.loads(last.latestOffset)
 
 
 @pytest.fixture
 def listener(spark: SparkSession) -> Iterator[list[QueryLag]]:
-    """What the listener for lags was told."""
+    """The lags that the listener has reported."""
     said: list[QueryLag] = []
     listener = LagListener(said.append)
     spark.streams.addListener(listener)
@@ -79,7 +79,7 @@ def listener(spark: SparkSession) -> Iterator[list[QueryLag]]:
     spark.streams.removeListener(listener)
 
 
-def test_a_query_that_runs(
+def test_a_running_query_reads_new_partitions_and_reports_its_lag(
     spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path, listener: list[QueryLag]
 ) -> None:
     topic = new_topic(shared_cluster, "running", 1)
@@ -111,7 +111,7 @@ def test_a_query_that_runs(
         running.query.stop()
 
 
-def test_what_is_available_now_ends_where_it_ended_at_the_start(
+def test_available_now_ends_at_the_offsets_of_its_start(
     spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     topic = new_topic(shared_cluster, "now", 1)
@@ -128,10 +128,10 @@ def test_what_is_available_now_ends_where_it_ended_at_the_start(
     assert run() == [list(range(30, 37))]
 
 
-def test_a_beginning_at_the_end_holds_from_the_start(
+def test_latest_is_fixed_when_the_query_first_starts(
     spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Nothing has come yet when the query stops; what comes before it runs again is the first that it reads."""
+    """The query stops before the first record; records that come before its next start are read."""
     topic = new_topic(shared_cluster, "latest", 1)
     produce(shared_cluster, topic, values(0, 5))
     done = tmp_path / "c" / "commits" / "0"
@@ -142,7 +142,7 @@ def test_a_beginning_at_the_end_holds_from_the_start(
     finally:
         running.query.stop()
     produce(shared_cluster, topic, values(5, 4))
-    # As if the process had died in that first micro-batch: it is in the checkpoint, but not done.
+    # Remove the commit of the first micro-batch, as if the process had died in that micro-batch.
     done.unlink()
     done.with_name(".0.crc").unlink(missing_ok=True)
     running = Running(spark, shared_cluster, tmp_path / "c", subscribe=topic)

@@ -1,4 +1,4 @@
-"""DataFrames into topics: what is written is there once, by Kafka's rules; both sources read it."""
+"""DataFrames written to topics: each row is written once, by Kafka's rules; both sources read it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Read = Callable[..., DataFrame]
 
 @pytest.fixture
 def read(spark: SparkSession, shared_cluster: LocalCluster) -> Read:
-    """``read("topic")``: a frame of all that is in it, by Spark's own source where nothing else is said."""
+    """``read("topic")``: a frame of all its records, by default with Spark's own source."""
 
     def make(topic: str, source: str = "kafka", isolation: str = "read_uncommitted") -> DataFrame:
         return (
@@ -49,14 +49,14 @@ def transactions(shared_cluster: LocalCluster) -> Iterator[TransactionClient]:
 def left_open(transactions: TransactionClient, topic: str) -> list[str]:
     """The open transactions of writes whose names contain ``topic``.
 
-    All others belong to tests on the other worker, which share the cluster: one of them kills a pipeline in the middle
-    of its transaction, which stays open until the pipeline runs again.
+    Other open transactions belong to tests on the other worker, which share the cluster: one of them kills a pipeline
+    in the middle of its transaction, which stays open until the pipeline runs again.
     """
     return [name for name in transactions.open_transactions(f"{PREFIX}.") if topic in name]
 
 
 def write(frame: DataFrame, cluster: LocalCluster, source: str = "kafkalite", **options: str) -> None:
-    """An underscore stands for a dot in names that begin with ``kafka``."""
+    """Write a frame; underscores stand for dots in options that begin with ``kafka``."""
     writer = frame.write.format(source).mode("append").option("kafka.bootstrap.servers", cluster.bootstrap)
     for name, value in options.items():
         writer = writer.option(name.replace("_", ".") if name.startswith("kafka") else name, value)
@@ -67,9 +67,10 @@ def numbers(spark: SparkSession, count: int = ROWS) -> DataFrame:
     return spark.range(count).selectExpr("cast(id as string) key", "concat('value ', id) value")
 
 
-def test_all_codecs_keys_and_headers(spark: SparkSession, shared_cluster: LocalCluster, read: Read) -> None:
-    """Written by us and by Spark's own sink, read by both sources: the same rows, in the partitions of Java's
-    partitioner."""
+def test_both_sinks_write_the_same_rows_with_all_codecs_keys_and_headers(
+    spark: SparkSession, shared_cluster: LocalCluster, read: Read
+) -> None:
+    """Both sources read the rows of both sinks, in the partitions of Java's partitioner."""
     ours, theirs = (new_topic(shared_cluster, name, PARTITIONS) for name in ("ours", "theirs"))
     frame = numbers(spark).selectExpr(
         "if(cast(key as int) % 7 = 0, null, cast(value as binary)) value",
@@ -91,7 +92,7 @@ def test_all_codecs_keys_and_headers(spark: SparkSession, shared_cluster: LocalC
     assert found == found[:1] * 4
 
 
-def test_topics_and_partitions_by_row(spark: SparkSession, shared_cluster: LocalCluster, read: Read) -> None:
+def test_a_row_may_name_its_topic_and_partition(spark: SparkSession, shared_cluster: LocalCluster, read: Read) -> None:
     first, second = (new_topic(shared_cluster, "by-row", PARTITIONS) for _ in range(2))
     frame = spark.range(60).selectExpr(
         f"if(id % 2 = 0, '{first}', '{second}') topic",
@@ -124,7 +125,7 @@ def test_a_named_write_happens_once(
 def test_a_micro_batch_written_by_hand_happens_once(
     spark: SparkSession, shared_cluster: LocalCluster, read: Read, transactions: TransactionClient
 ) -> None:
-    """By its number: it comes again, perhaps divided otherwise; the next one; and the first, late."""
+    """By its number: the same micro-batch again, also divided differently; the next one; and the first one, late."""
     topic = new_topic(shared_cluster, "by-hand", PARTITIONS)
     for number, tasks in ((0, 2), (0, 3), (1, 2), (0, 2)):
         frame = numbers(spark).repartition(tasks)
@@ -180,7 +181,7 @@ def test_a_stream_from_topic_to_topic(
         ),
     ],
 )
-def test_one_clear_error(
+def test_a_bad_write_has_one_clear_error(
     spark: SparkSession, shared_cluster: LocalCluster, frame: str, options: dict[str, str], message: str, small: str
 ) -> None:
     given: dict[str, Any] = {name: value.replace("TOPIC", small) for name, value in options.items()}
@@ -191,11 +192,11 @@ def test_one_clear_error(
 
 @pytest.fixture(scope="module")
 def small(shared_cluster: LocalCluster) -> str:
-    """A topic of three partitions that takes no large batches."""
+    """A topic of three partitions that refuses large batches."""
     return new_topic(shared_cluster, "small", PARTITIONS, max_message_bytes="100000")
 
 
-def test_what_cannot_be_overwritten(spark: SparkSession, shared_cluster: LocalCluster) -> None:
+def test_mode_overwrite_is_refused(spark: SparkSession, shared_cluster: LocalCluster) -> None:
     with pytest.raises(Exception, match="Save mode Overwrite not allowed for Kafka"):
         numbers(spark).write.format("kafkalite").mode("overwrite").option(
             "kafka.bootstrap.servers", shared_cluster.bootstrap

@@ -18,7 +18,7 @@ Row = tuple[bytes | None, bytes | None, str, int, int, int, int, tuple[tuple[str
 
 
 def new_topic(cluster: LocalCluster, prefix: str, partitions: int = 1, *, replicas: int = 1, **config: str) -> str:
-    """A topic, led."""
+    """Create a topic and wait until its partitions have leaders."""
     topic = fresh_topic(prefix)
     settings = {name.replace("_", "."): value for name, value in config.items()}
     wanted = NewTopic(topic, partitions, replicas, config=settings)
@@ -36,11 +36,11 @@ def new_topic(cluster: LocalCluster, prefix: str, partitions: int = 1, *, replic
 def produce(
     cluster: LocalCluster, topic: str, items: Sequence[Item], codec: str = "none", *, transaction: str = ""
 ) -> None:
-    """Send ``items``; as one transaction that is to ``commit`` or to ``abort``, where that is said."""
+    """Send ``items``; with ``transaction`` as one transaction that ends by ``commit`` or ``abort``."""
     settings: dict[str, str | int] = {
         "bootstrap.servers": cluster.bootstrap,
         "compression.type": codec,
-        # No batch ends before the last record is given or the batch is full; `flush` waits for no linger.
+        # Long, so that a batch ends when it is full or by `flush`, which does not wait for the linger time.
         "linger.ms": 20_000,
         "log_level": 0,
     }
@@ -63,7 +63,7 @@ def produce(
 
 
 def rows_of(topic: str, items: Sequence[Item], first: int = 0) -> list[Row]:
-    """What reading ``items`` brings where they are all that there is from offset ``first`` on."""
+    """The rows of a query for ``items``, which are the topic's records from offset ``first`` on."""
     ends: dict[int, int] = {}
     rows: list[Row] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""Streams that are killed: in the test's session, or in a driver of their own, which may die with all of them.
+"""Streams that a test kills, in the test's session or in a separate driver, which may die with all of them.
 
 ``python -m integration.spark.victim BOOTSTRAP FOLDER MASTER TASKS VICTIMS``, the last as JSON.
 """
@@ -20,7 +20,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from integration.harness.spark import ROOT
+from integration.harness.spark import ROOT, start_session
 from integration.spark.killing import KillingDataSource, reached
 from kafkalite.spark import python
 from kafkalite.spark.source import KafkaliteDataSource
@@ -31,7 +31,7 @@ AT_ONCE = 2
 
 
 class Victim(NamedTuple):
-    """A stream from topic ``source`` to topic ``target``, with ``rows`` a micro-batch, started again and again."""
+    """A stream from topic ``source`` to topic ``target``, with ``rows`` in a micro-batch, restarted after each kill."""
 
     source: str
     target: str
@@ -40,16 +40,16 @@ class Victim(NamedTuple):
 
     @property
     def file(self) -> Path:
-        """Says where it is to die."""
+        """The file with the point of its death."""
         return Path(self.folder) / "kill"
 
     @property
     def was_hit(self) -> bool:
-        """Whether it came to where it was to die."""
+        """Whether the stream has reached the point of its death."""
         return reached(self.file).exists()
 
     def start(self, spark: SparkSession, bootstrap: str, tasks: int) -> StreamingQuery:
-        """Its query, through all that is there."""
+        """Start its query, which ends after all existing records."""
         return (
             spark.readStream.format("kafkalite")
             .option("kafka.bootstrap.servers", bootstrap)
@@ -70,10 +70,10 @@ class Victim(NamedTuple):
 
 
 def hit(spark: SparkSession, bootstrap: str, victims: Sequence[Victim], tasks: int) -> list[StreamingQuery]:
-    """Start each until it is where it is to die."""
+    """Start each stream until it has reached the point of its death."""
     queries: dict[Victim, StreamingQuery] = {}
     for few in in_turn(victims):
-        # Spark gives its Python processes ten seconds to start: a busy machine may be too slow for that.
+        # Repeat, because Spark waits ten seconds for its Python processes, which may be too short on a busy machine.
         for _ in range(ATTEMPTS):
             queries |= {each: each.start(spark, bootstrap, tasks) for each in few if not each.was_hit}
             while any(queries[each].isActive and not each.was_hit for each in few):
@@ -86,7 +86,7 @@ def hit(spark: SparkSession, bootstrap: str, victims: Sequence[Victim], tasks: i
 
 
 def run(spark: SparkSession, bootstrap: str, victims: Sequence[Victim], tasks: int) -> list[Victim]:
-    """Run them; those that did not come to their end."""
+    """Run the streams; returns those that did not complete."""
     failed = []
     for few in in_turn(victims):
         queries = [(each, each.start(spark, bootstrap, tasks)) for each in few]
@@ -95,12 +95,12 @@ def run(spark: SparkSession, bootstrap: str, victims: Sequence[Victim], tasks: i
 
 
 def in_turn(victims: Sequence[Victim]) -> list[Sequence[Victim]]:
-    """Those that start at the same time."""
+    """Groups of streams that start at the same time."""
     return [victims[at : at + AT_ONCE] for at in range(0, len(victims), AT_ONCE)]
 
 
 def came_to_its_end(query: StreamingQuery) -> bool:
-    """Wait for it."""
+    """Wait for the end of a query; returns whether it completed."""
     try:
         query.awaitTermination()
     except StreamingQueryException:
@@ -112,7 +112,7 @@ def came_to_its_end(query: StreamingQuery) -> bool:
 def driver(
     bootstrap: str, folder: Path, master: str, tasks: int, victims: Sequence[Victim]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver of their own; at the end it is killed (-9) with all that it has started, if it has not ended."""
+    """A separate driver. If it runs at the end, it is killed (-9) with all processes that it has started."""
     order = json.dumps(victims)
     command = [sys.executable, "-m", "integration.spark.victim", bootstrap, str(folder), master, str(tasks), order]
     with (
@@ -126,7 +126,7 @@ def driver(
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """It and all under it, the JVM first."""
+    """Kill a process and its descendants, the JVM first."""
     try:
         family = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -140,24 +140,17 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> None:
-    """All of them in one small session; ends when they have, one way or the other."""
+    """Run all streams in one small session; returns after all have ended or failed."""
     bootstrap, folder, master, tasks, order = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = python.program()
-    builder = SparkSession.builder.master(master)
-    for name, value in {
-        "spark.ui.enabled": "false",
+    settings = {
         "spark.driver.memory": "512m",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
         "spark.local.dir": folder,
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.memory": "512m",
-    }.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    }
+    session = start_session(master, settings)
     session.dataSource.register(KafkaliteDataSource)
     session.dataSource.register(KillingDataSource)
     victims = [Victim(*each) for each in json.loads(order)]

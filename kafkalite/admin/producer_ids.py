@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future, spawn
@@ -19,19 +18,15 @@ PREFETCH_AT = 0.9
 """The next block is allocated once this part of the current one is used, as in Kafka."""
 
 
-class ProducerIdSource(Protocol):
-    """Allocates blocks: ``zk.stores.producer_ids.ProducerIdStore``."""
-
-    def allocate(self, broker_id: int) -> Awaitable[range]:
-        """Claim the next block of ids for ``broker_id``."""
-
-
 class ProducerIdManager:
-    """Unique producer ids. No id is given twice in the cluster; a stop loses the unused ids of a block."""
+    """Unique producer ids. No id is given twice in the cluster; a stop loses the unused ids of a block.
 
-    def __init__(self, broker_id: int, source: ProducerIdSource) -> None:
+    ``allocate(broker_id)`` claims a block of ids: :meth:`ProducerIdStore.allocate`.
+    """
+
+    def __init__(self, broker_id: int, allocate: Callable[[int], Awaitable[range]]) -> None:
         self._broker_id = broker_id
-        self._source = source
+        self._allocate = allocate
         self._block = range(0)
         self._next_block = range(0)
         self._used = 0
@@ -60,7 +55,7 @@ class ProducerIdManager:
 
     async def _fetch_block(self) -> None:
         try:
-            self._next_block = await self._source.allocate(self._broker_id)
+            self._next_block = await self._allocate(self._broker_id)
         except Exception as error:
             log.warning("No block of producer ids: %s", error)
             self._fetching = False

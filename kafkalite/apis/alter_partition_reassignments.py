@@ -1,20 +1,25 @@
-"""AlterPartitionReassignments, by the controller (KIP-455).
+"""AlterPartitionReassignments 0-0, by the controller (KIP-455).
+
+- 0: flexible (KIP-482)
 
 Answers to: ``KafkaApis.handleAlterPartitionReassignmentsRequest``. Reactor shell.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkalite.apis.context import RequestContext
-from kafkalite.common.errors import ErrorCode
-from kafkalite.common.types import TopicPartition
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import TopicPartition, by_topic
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0)
+async def handle(
+    context: RequestContext, request: messages.AlterPartitionReassignmentsRequest
+) -> messages.AlterPartitionReassignmentsResponse:
     """One answer for each partition; replicas ``None`` cancel a reassignment."""
     wanted = {
         TopicPartition(topic.name, partition.partition_index): (
@@ -23,21 +28,30 @@ async def handle(context: RequestContext, request: Any) -> Any:
         for topic in request.topics
         for partition in topic.partitions
     }
-    outcomes = await context.services.controller.alter_reassignments(wanted)
-    kind = response_class(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    error, message = ErrorCode.NONE, None
+    try:
+        context.authorize_cluster(AclOperation.ALTER)
+    except ApiError as refused:
+        error, message = refused.code, refused.message
+        outcomes = dict.fromkeys(wanted, (error, message))
+    else:
+        outcomes = await context.services.controller.alter_reassignments(wanted)
+    kind = messages.AlterPartitionReassignmentsResponse
     make_topic = kind.ReassignableTopicResponse
     version = context.version
-    topics: dict[str, list[Any]] = {}
-    for tp in wanted:
-        code, message = outcomes.get(tp, (ErrorCode.NONE, ""))
-        topics.setdefault(tp.topic, []).append(
+    topics = by_topic(
+        (
+            tp,
             make_topic.ReassignablePartitionResponse(
-                version=version, partition_index=tp.partition, error_code=code, error_message=message or None
-            )
+                version=version, partition_index=tp.partition, error_code=code, error_message=text or None
+            ),
         )
+        for tp in wanted
+        for code, text in (outcomes.get(tp, (ErrorCode.NONE, "")),)
+    )
     return kind(
         version=version,
-        error_code=ErrorCode.NONE,
-        error_message=None,
+        error_code=error,
+        error_message=message,
         responses=[make_topic(version=version, name=name, partitions=parts) for name, parts in topics.items()],
     )

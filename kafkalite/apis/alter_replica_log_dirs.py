@@ -1,21 +1,28 @@
-"""AlterReplicaLogDirs: replicas moved between the log directories of this broker.
+"""AlterReplicaLogDirs 0-2: replicas move between the log directories of this broker (KIP-113).
+
+- 1: the client throttles itself (KIP-219)
+- 2: flexible (KIP-482)
 
 Answers to: ``KafkaApis.handleAlterReplicaLogDirsRequest``. Reactor shell.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkalite.apis.context import RequestContext
-from kafkalite.common.types import TopicPartition
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition, by_topic
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2)
+async def handle(
+    context: RequestContext, request: messages.AlterReplicaLogDirsRequest
+) -> messages.AlterReplicaLogDirsResponse:
     """One answer for each partition, once its move has begun."""
-    kind = response_class(ApiKey.ALTER_REPLICA_LOG_DIRS)
+    kind = messages.AlterReplicaLogDirsResponse
     make_topic = kind.AlterReplicaLogDirTopicResult
     version = context.version
     wanted = {
@@ -24,14 +31,19 @@ async def handle(context: RequestContext, request: Any) -> Any:
         for topic in directory.topics
         for index in topic.partitions
     }
-    outcomes = await context.services.replicas.alter_log_dirs(wanted)
-    topics: dict[str, list[Any]] = {}
-    for tp, error in outcomes.items():
-        topics.setdefault(tp.topic, []).append(
+    if context.may(AclOperation.ALTER):
+        outcomes = await context.services.replicas.alter_log_dirs(wanted)
+    else:
+        outcomes = dict.fromkeys(wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    topics = by_topic(
+        (
+            tp,
             make_topic.AlterReplicaLogDirPartitionResult(
                 version=version, partition_index=tp.partition, error_code=error
-            )
+            ),
         )
+        for tp, error in outcomes.items()
+    )
     return kind(
         version=version,
         throttle_time_ms=0,

@@ -1,4 +1,8 @@
-"""CreatePartitions, by the controller.
+"""CreatePartitions 0-3, by the controller (KIP-195).
+
+- 1: the client throttles itself (KIP-219)
+- 2: flexible (KIP-482)
+- 3: THROTTLING_QUOTA_EXCEEDED (KIP-599)
 
 Answers to: ``KafkaApis.handleCreatePartitionsRequest``. Reactor shell.
 """
@@ -6,21 +10,31 @@ Answers to: ``KafkaApis.handleCreatePartitionsRequest``. Reactor shell.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from kafkalite.admin.topic_admin import MorePartitions, TopicOutcome
-from kafkalite.apis.context import RequestContext
+from kafkalite.apis.context import EVERYTHING, RequestContext
+from kafkalite.apis.mutations import Mutations
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.CREATE_PARTITIONS, 0, 3)
+async def handle(
+    context: RequestContext, request: messages.CreatePartitionsRequest
+) -> messages.CreatePartitionsResponse:
     """Topics with their outcome, in the order of the request."""
     services = context.services
+    mutations = Mutations(context, 3)
     names = Counter(topic.name for topic in request.topics)
     outcomes: dict[str, TopicOutcome] = {}
     wanted = []
+    names_once = [name for name, count in names.items() if count == 1]
+    alterable = EVERYTHING
+    if services.controller.is_active:
+        alterable = context.authorized(AclOperation.ALTER, AclResourceType.TOPIC, names_once)
     for topic in request.topics:
         if not services.controller.is_active:
             outcomes[topic.name] = TopicOutcome(
@@ -28,6 +42,10 @@ async def handle(context: RequestContext, request: Any) -> Any:
             )
         elif names[topic.name] > 1:
             outcomes[topic.name] = TopicOutcome(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+        elif topic.name not in alterable:
+            outcomes[topic.name] = TopicOutcome(
+                topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed."
+            )
         else:
             assignments = topic.assignments
             wanted.append(
@@ -38,12 +56,13 @@ async def handle(context: RequestContext, request: Any) -> Any:
                 )
             )
     made = await services.topics.create_partitions(
-        wanted, request.timeout_ms, validate_only=bool(request.validate_only)
+        wanted, request.timeout_ms, validate_only=bool(request.validate_only), charge=mutations.charge
     )
     outcomes.update((outcome.name, outcome) for outcome in made)
-    kind = response_class(ApiKey.CREATE_PARTITIONS)
+    kind = messages.CreatePartitionsResponse
     return kind(
         version=context.version,
+        throttle_time_ms=mutations.throttle_time_ms,
         results=[
             kind.CreatePartitionsTopicResult(
                 version=context.version,

@@ -1,26 +1,32 @@
-"""DeleteRecords: the beginning of logs moved up.
+"""DeleteRecords 0-2: logs begin at a later offset (KIP-107).
+
+- 1: the client throttles itself (KIP-219)
+- 2: flexible (KIP-482)
 
 Answers to: ``KafkaApis.handleDeleteRecordsRequest``. Reactor shell.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import TopicPartition
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 
 if TYPE_CHECKING:
     from kafkalite.replication.results import DeleteRecordsResult
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.DELETE_RECORDS, 0, 2)
+async def handle(context: RequestContext, request: messages.DeleteRecordsRequest) -> messages.DeleteRecordsResponse:
     """One answer for each partition, once all live replicas have moved or time is up."""
-    kind = response_class(ApiKey.DELETE_RECORDS)
+    kind = messages.DeleteRecordsResponse
     make_topic = kind.DeleteRecordsTopicResult
     version, services = context.version, context.services
     offsets = {
@@ -28,7 +34,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
         for topic in request.topics
         for partition in topic.partitions
     }
-    known = {tp: offset for tp, offset in offsets.items() if services.metadata.state(tp) is not None}
+    deletable = context.authorized(AclOperation.DELETE, AclResourceType.TOPIC, [topic.name for topic in request.topics])
+    known = {
+        tp: offset
+        for tp, offset in offsets.items()
+        if tp.topic in deletable and services.metadata.state(tp) is not None
+    }
     results: dict[TopicPartition, DeleteRecordsResult] = {}
     if known:
         done: Future[dict[TopicPartition, DeleteRecordsResult]] = Future()
@@ -36,6 +47,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
         results = await done
     topics = []
     for topic in request.topics:
+        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.name not in deletable:
+            absent = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partitions = []
         for partition in topic.partitions:
             result = results.get(TopicPartition(topic.name, partition.partition_index))
@@ -44,7 +58,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
                     version=version,
                     partition_index=partition.partition_index,
                     low_watermark=-1 if result is None else result.low_watermark,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if result is None else result.error,
+                    error_code=absent if result is None else result.error,
                 )
             )
         topics.append(make_topic(version=version, name=topic.name, partitions=partitions))

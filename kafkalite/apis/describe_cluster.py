@@ -1,25 +1,30 @@
-"""DescribeCluster: brokers and controller.
+"""DescribeCluster 0-1: brokers and controller (KIP-700).
+
+- 0: flexible (KIP-482)
+- 1: endpoint type (KIP-919)
 
 Answers to: ``KafkaApis.handleDescribeCluster``. Pure.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kafkalite.apis.context import RequestContext
-from kafkalite.apis.metadata import CLUSTER_OPERATIONS
+from kafkalite.apis.metadata import cluster_operations
+from kafkalite.apis.registry import serves
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.DESCRIBE_CLUSTER, 0, 1)
+def handle(context: RequestContext, request: messages.DescribeClusterRequest) -> messages.DescribeClusterResponse:
     """The live brokers that have the listener which the client came by."""
-    kind = response_class(ApiKey.DESCRIBE_CLUSTER)
+    kind = messages.DescribeClusterResponse
     version, services = context.version, context.services
     if version >= 1 and request.endpoint_type != _BROKERS:
         if request.endpoint_type == _CONTROLLERS:
@@ -49,5 +54,5 @@ def handle(context: RequestContext, request: Any) -> Any:
     if version >= 1:
         response.endpoint_type = _BROKERS
     if request.include_cluster_authorized_operations:
-        response.authorized_operations = set(CLUSTER_OPERATIONS)
+        response.authorized_operations = cluster_operations(context)
     return response

@@ -1,23 +1,37 @@
-"""DescribeConfigs of topics and of this broker.
+"""DescribeConfigs 0-4 of topics and of this broker (KIP-133).
+
+- 1: source and synonyms of each entry (KIP-226)
+- 2: the client throttles itself (KIP-219)
+- 3: type and documentation of each entry (KIP-569)
+- 4: flexible (KIP-482)
 
 Answers to: ``KafkaApis.handleDescribeConfigsRequest``. Reactor shell.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
 from kafkalite.admin.config_admin import ConfigEntry, ResourceType
 from kafkalite.admin.dynamic_config import ConfigSource
+from kafkalite.apis.alter_resources import authorize_configs
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
+
+_DENIED: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+}
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.DESCRIBE_CONFIGS, 0, 4)
+async def handle(context: RequestContext, request: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
     """Every resource with its entries or its error; no keys, or ``None``, asks for all."""
-    kind = response_class(ApiKey.DESCRIBE_CONFIGS)
+    kind = messages.DescribeConfigsResponse
     version = context.version
     results = []
     for resource in request.resources:
@@ -30,19 +44,23 @@ async def handle(context: RequestContext, request: Any) -> Any:
             configs=[],
         )
         try:
+            authorize_configs(context, AclOperation.DESCRIBE_CONFIGS, resource)
             entries = await context.services.configs.describe(
                 resource.resource_type, resource.resource_name, resource.configuration_keys
             )
         except ApiError as error:
-            result.error_code, result.error_message = error.code, error.message
+            result.error_code = error.code
+            result.error_message = error.message or _DENIED.get(error.code)
         else:
-            result.configs = [_entry(kind, request, version, resource.resource_type, entry) for entry in entries]
+            result.configs = [_entry(request, version, resource.resource_type, entry) for entry in entries]
         results.append(result)
     return kind(version=version, results=results)
 
 
-def _entry(kind: Any, request: Any, version: int, resource_type: int, entry: ConfigEntry) -> Any:
-    make = kind.DescribeConfigsResult.DescribeConfigsResourceResult
+def _entry(
+    request: messages.DescribeConfigsRequest, version: int, resource_type: int, entry: ConfigEntry
+) -> messages.DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult:
+    make = messages.DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
     result = make(
         version=version,
         name=entry.name,

@@ -1,26 +1,44 @@
-"""DescribeGroups: state, members and assignments.
+"""DescribeGroups 0-5: state, members and assignments.
+
+- 1: throttle time (KIP-124)
+- 2: the client throttles itself (KIP-219)
+- 3: authorized operations (KIP-430)
+- 4: group.instance.id (KIP-345)
+- 5: flexible (KIP-482)
 
 Answers to: ``KafkaApis.handleDescribeGroupsRequest``. Reactor shell.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation, AclResourceType
+from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
-
-GROUP_OPERATIONS: Final = frozenset({3, 6, 8})
-"""Kafka's codes of what may be done to a group: read, delete, describe."""
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.DESCRIBE_GROUPS, 0, 5)
+async def handle(context: RequestContext, request: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
     """A group that does not exist is described as dead."""
     version = context.version
-    kind = response_class(ApiKey.DESCRIBE_GROUPS)
-    groups = []
-    for found in await context.services.groups.admin.describe(request.groups):
+    kind = messages.DescribeGroupsResponse
+    visible = context.authorized(AclOperation.DESCRIBE, AclResourceType.GROUP, request.groups)
+    groups = [
+        kind.DescribedGroup(
+            version=version,
+            error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            group_id=name,
+            group_state="",
+            protocol_type="",
+            protocol_data="",
+            members=[],
+        )
+        for name in request.groups
+        if name not in visible
+    ]
+    for found in await context.services.groups.admin.describe([name for name in request.groups if name in visible]):
         group = kind.DescribedGroup(
             version=version,
             error_code=found.error,
@@ -41,7 +59,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
                 for member in found.members
             ],
         )
-        if request.include_authorized_operations:
-            group.authorized_operations = set(GROUP_OPERATIONS)
+        if request.include_authorized_operations and not found.error:
+            group.authorized_operations = context.authorized_operations(AclResourceType.GROUP, found.group)
         groups.append(group)
     return kind(version=version, groups=groups)

@@ -1,46 +1,57 @@
-"""DescribeTransactions: how far a transaction is, and where it has written.
+"""DescribeTransactions 0-0: the state of a transaction, and its partitions (KIP-664).
+
+- 0: flexible (KIP-482)
 
 Answers to: ``KafkaApis.handleDescribeTransactionsRequest``. Reactor shell.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
+from kafkalite.common.types import by_topic
 from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 from kafkalite.zk.znodes.transactions import TransactionMetadata
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0)
+async def handle(
+    context: RequestContext, request: messages.DescribeTransactionsRequest
+) -> messages.DescribeTransactionsResponse:
     """One answer for each id; a transaction without a timeout shows the largest number there is."""
-    kind = response_class(ApiKey.DESCRIBE_TRANSACTIONS)
+    kind = messages.DescribeTransactionsResponse
     names = list(dict.fromkeys(request.transactional_ids))
-    found = await gather(_describe(context.services.transactions, name) for name in names)
+    visible = context.authorized(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, names)
+    found = await gather(_describe(context.services.transactions, name, name in visible) for name in names)
     return kind(
         version=context.version,
-        transaction_states=[_state(kind, context.version, name, each) for name, each in zip(names, found, strict=True)],
+        transaction_states=[_state(context, name, each) for name, each in zip(names, found, strict=True)],
     )
 
 
-async def _describe(coordinator: TransactionCoordinator, name: str) -> TransactionMetadata | ErrorCode:
+async def _describe(coordinator: TransactionCoordinator, name: str, visible: bool) -> TransactionMetadata | ErrorCode:
+    if not visible:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     try:
         return await coordinator.describe(name)
     except ApiError as error:
         return error.code
 
 
-def _state(kind: Any, version: int, name: str, found: TransactionMetadata | ErrorCode) -> Any:
-    make = kind.TransactionState
+def _state(
+    context: RequestContext, name: str, found: TransactionMetadata | ErrorCode
+) -> messages.DescribeTransactionsResponse.TransactionState:
+    version = context.version
+    make = messages.DescribeTransactionsResponse.TransactionState
     if isinstance(found, ErrorCode):
         return make(version=version, transactional_id=name, error_code=found, transaction_state="")
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(found.partitions):
-        topics.setdefault(topic, []).append(partition)
+    topics = by_topic((tp, tp.partition) for tp in sorted(found.partitions))
+    visible = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, topics)
     return make(
         version=version,
         error_code=ErrorCode.NONE,
@@ -51,6 +62,8 @@ def _state(kind: Any, version: int, name: str, found: TransactionMetadata | Erro
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         topics=[
-            make.TopicData(version=version, topic=topic, partitions=partitions) for topic, partitions in topics.items()
+            make.TopicData(version=version, topic=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+            if topic in visible
         ],
     )

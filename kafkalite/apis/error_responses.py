@@ -8,14 +8,17 @@ empty; otherwise every element of the request's list gets an element with the sa
 
 from __future__ import annotations
 
-from typing import Any
+import logging
 
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.protocol import messages
 from kafkalite.protocol.codec import response_class
 from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError
 
+log = logging.getLogger(__name__)
 
-def refusal(error: Exception) -> ApiError | None:
+
+def _refusal(error: Exception) -> ApiError | None:
     """What a client is told of ``error``; ``None`` where no error of the broker's own explains it.
 
     A lost ZooKeeper connection is REQUEST_TIMED_OUT: Kafka waits for the connection to come back until the client's
@@ -30,7 +33,22 @@ def refusal(error: Exception) -> ApiError | None:
     return None
 
 
-def error_response(api_key: int, version: int, request: Any, code: ErrorCode, message: str | None = None) -> Any:
+def code_and_message(error: Exception, what: str, unexpected: str | None = None) -> tuple[ErrorCode, str | None]:
+    """The error code and message by which a client is told of ``error``.
+
+    One that no error of the broker's own explains is UNKNOWN_SERVER_ERROR with the message ``unexpected``, and goes to
+    the log; ``what`` names there what failed.
+    """
+    refused = _refusal(error)
+    if refused is not None:
+        return refused.code, refused.message or None
+    log.error("%s failed", what, exc_info=error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR, unexpected
+
+
+def error_response(
+    api_key: int, version: int, request: messages.Message | None, code: ErrorCode, message: str | None = None
+) -> messages.Message:
     """A response of ``api_key`` in ``version`` that says ``code`` (and ``message`` where there is a field for it)."""
     kind = response_class(api_key)
     response = kind(version=version)
@@ -39,23 +57,22 @@ def error_response(api_key: int, version: int, request: Any, code: ErrorCode, me
     return response
 
 
-def _set_error(item: Any, version: int, code: ErrorCode, message: str | None) -> bool:
-    fields = item.fields
-    found = False
-    if "error_code" in fields and fields["error_code"].for_version_q(version):
-        item.error_code = code
-        found = True
-    if found and "error_message" in fields and fields["error_message"].for_version_q(version):
-        item.error_message = message
-    return found
+def _set_error(item: messages.Message, version: int, code: ErrorCode, message: str | None) -> bool:
+    error_code, error_message = item.fields.get("error_code"), item.fields.get("error_message")
+    if error_code is None or not error_code.for_version_q(version):
+        return False
+    setattr(item, error_code.name, code)
+    if error_message is not None and error_message.for_version_q(version):
+        setattr(item, error_message.name, message)
+    return True
 
 
-def _struct_arrays(item: Any, version: int) -> list[Any]:
+def _struct_arrays(item: messages.Message, version: int) -> list[messages.Field]:
     return [field for field in item.fields.values() if field.is_struct_array() and field.for_version_q(version)]
 
 
-def _carries_error(field: Any, version: int) -> bool:
-    fields = field.data_class._struct.fields
+def _carries_error(field: messages.Field, version: int) -> bool:
+    fields = field.data_class.fields
     if "error_code" in fields and fields["error_code"].for_version_q(version):
         return True
     return any(
@@ -65,7 +82,9 @@ def _carries_error(field: Any, version: int) -> bool:
     )
 
 
-def _mirror(source: Any, target: Any, version: int, code: ErrorCode, message: str | None) -> None:
+def _mirror(
+    source: messages.Message, target: messages.Message, version: int, code: ErrorCode, message: str | None
+) -> None:
     targets = [field for field in _struct_arrays(target, version) if _carries_error(field, version)]
     sources = [field for field in source.fields.values() if field.is_array() and field.for_version_q(version)]
     if not targets or not sources:

@@ -1,4 +1,22 @@
-"""Fetch: records for consumers and followers; the hot path, plain calls only.
+"""Fetch 0-17: records for consumers and followers; the hot path, plain calls only.
+
+- 1: throttle time (KIP-13)
+- 2: messages with timestamps (KIP-32)
+- 3: max bytes of the whole answer (KIP-74)
+- 4: record batches of magic 2, isolation level (KIP-98)
+- 5: log start offset (KIP-107)
+- 6: KAFKA_STORAGE_ERROR (KIP-112)
+- 7: fetch sessions (KIP-227)
+- 8: the client throttles itself (KIP-219)
+- 9: current leader epoch (KIP-320)
+- 10: zstd (KIP-110)
+- 11: rack of the client, preferred read replica (KIP-392)
+- 12: last fetched epoch, diverging epoch (KIP-595); flexible (KIP-482)
+- 13: topic ids (KIP-516)
+- 14: tiered storage (KIP-405)
+- 15: replica epoch (KIP-903)
+- 16: endpoints of current leaders (KIP-951)
+- 17: directory id of a KRaft replica (KIP-853), ignored here
 
 Answers to: ``KafkaApis.handleFetchRequest`` and ``kafka.server.FetchContext``. Deterministic.
 """
@@ -9,12 +27,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.apis.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchSessionCache
+from kafkalite.apis.fetch_authorization import FetchAuthorization
+from kafkalite.apis.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchSessionCache, key_of
 from kafkalite.apis.leader_hints import leader_endpoints
+from kafkalite.apis.registry import serves
 from kafkalite.apis.services import BrokerServices
+from kafkalite.apis.throttling import Throttling
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.network.request import Request
+from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -36,14 +58,22 @@ _ZSTD_FROM = 10
 _RACK_FROM = 11
 _LEADER_HINT_FROM = 12
 _ENDPOINTS_FROM = 16
+_HEAD_BYTES = 20
+"""What an answer without partitions counts against a quota."""
 
 
+@serves(ApiKey.FETCH, 0, 17)
 class FetchApi:
     """Takes Fetch requests of every version, with and without a session."""
 
-    def __init__(self, services: BrokerServices) -> None:
+    def __init__(self, services: BrokerServices, throttling: Throttling) -> None:
         self._services = services
+        self._quotas = services.quotas
+        self._metrics = services.request_metrics
+        self._throttling = throttling
         self._replicas = services.replicas
+        self._traces = services.replicas.traces
+        self._topic_stats = services.partitions.topic_stats
         self._metadata = services.metadata
         self._config = services.config
         self.sessions = FetchSessionCache(
@@ -52,16 +82,24 @@ class FetchApi:
             services.clock,
             services.rng,
         )
+        self._authorization = (
+            None if services.authorizer is None else FetchAuthorization(services.authorizer, self.sessions)
+        )
 
     def handle(self, request: Request) -> None:
         """Answer now, or once there is enough or the wait is over. Raises ``ProtocolError``."""
         version = request.header.api_version
         fetch = decode_fetch(version, request.body)
+        request.is_of_follower = fetch.replica_id >= 0
         try:
+            if self._authorization is not None and not self._authorization.admits(request, fetch):
+                # Without a session, so that the partitions of another client's session are not named.
+                self._answer(request, self._params(request, fetch, None), None, (), (), None, fetch.partitions)
+                return
             if fetch.session_epoch == FINAL_EPOCH:
                 if fetch.session_id:
                     self.sessions.remove(fetch.session_id)
-                self._fetch_alone(request, fetch)
+                self._fetch_all(request, fetch, None)
             elif fetch.session_epoch == INITIAL_EPOCH:
                 if fetch.session_id:
                     self.sessions.remove(fetch.session_id)
@@ -69,41 +107,47 @@ class FetchApi:
             else:
                 self._go_on(request, fetch)
         except ApiError as error:
+            if self._metrics is not None:
+                self._metrics.failed(request, [error.code])
             request.respond(encode_fetch_response(version, error.code, 0, []))
         except Exception:
             log.exception("A fetch request failed")
             self._refuse(request, fetch)
 
-    def _fetch_alone(self, request: Request, fetch: FetchRequest) -> None:
-        partitions, unknown = self._resolve(request.header.api_version, fetch.partitions)
-        params = self._params(request.header.api_version, fetch, None)
-        if unknown:
-            params.max_wait_ms = 0
-        self._fetch(
-            request, params, partitions, lambda results: self._answer(request, None, unknown, results, partitions)
-        )
-
     def _open_session(self, request: Request, fetch: FetchRequest) -> None:
-        version = request.header.api_version
         size = len(fetch.partitions)
-        session = self.sessions.create(size, fetch.replica_id >= 0, version >= _TOPIC_IDS_FROM) if size else None
-        if session is None:
-            self._fetch_alone(request, fetch)
-            return
-        partitions, unknown = self._resolve(version, fetch.partitions)
-        for partition in partitions:
-            self.sessions.add(session, _key(partition), partition)
-        for partition in unknown:
-            session.unresolved[(partition.topic_id, partition.partition)] = partition
-        params = self._params(version, fetch, session)
-        if unknown:
+        has_topic_ids = request.header.api_version >= _TOPIC_IDS_FROM
+        session = self.sessions.create(size, fetch.replica_id >= 0, has_topic_ids) if size else None
+        self._fetch_all(request, fetch, session)
+
+    def _fetch_all(self, request: Request, fetch: FetchRequest, session: FetchSession | None) -> None:
+        """Answer for each partition that the request names. They enter ``session``, which is new, if there is one."""
+        partitions, unknown = self._resolve(request.header.api_version, fetch.partitions)
+        denied: Sequence[FetchPartition] = ()
+        if self._authorization is not None:
+            if session is None:
+                partitions, denied = self._authorization.split(request, fetch, partitions)
+            else:
+                partitions, denied = self._authorization.enter(request, fetch, session, partitions)
+        if session is not None:
+            for partition in partitions:
+                self.sessions.add(session, key_of(partition), partition)
+            for partition in unknown:
+                session.unresolved[(partition.topic_id, partition.partition)] = partition
+        params = self._params(request, fetch, session)
+        if unknown or (denied and not partitions):
             params.max_wait_ms = 0
         self._fetch(
-            request, params, partitions, lambda results: self._answer(request, session, unknown, results, partitions)
+            request,
+            params,
+            partitions,
+            lambda results: self._answer(request, params, session, unknown, results, partitions, denied),
         )
 
     def _go_on(self, request: Request, fetch: FetchRequest) -> None:
         version = request.header.api_version
+        if self._authorization is not None:
+            self._authorization.check_owner(request, fetch.session_id)
         session = self.sessions.find(fetch.session_id, fetch.session_epoch, version >= _TOPIC_IDS_FROM)
         partitions = fetch.partitions
         unknown: Sequence[FetchPartition] = ()
@@ -116,9 +160,11 @@ class FetchApi:
                     waiting.pop((topic_id, index), None)
                 partitions = [*partitions, *waiting.values()]
             partitions, unknown = self._resolve(version, partitions)
+            if self._authorization is not None:
+                partitions, _ = self._authorization.enter(request, fetch, session, partitions)
             dirty = session.watch.dirty
             for partition in partitions:
-                tp = _key(partition)
+                tp = key_of(partition)
                 self.sessions.add(session, tp, partition)
                 # To the end: a client names what it has just read, and the others come first now.
                 dirty.pop(tp, None)
@@ -134,18 +180,21 @@ class FetchApi:
         if not session.size:
             # As in Kafka: a session that has lost its last partition ends.
             self.sessions.remove(session.id)
-            self._fetch_alone(request, fetch)
+            self._fetch_all(request, fetch, None)
             return
-        params = self._params(version, fetch, session)
-        if unknown:
+        denied: Sequence[FetchPartition] = ()
+        if self._authorization is not None:
+            denied = self._authorization.review(request, fetch, session)
+        params = self._params(request, fetch, session)
+        if unknown or (denied and not session.partitions):
             params.max_wait_ms = 0
         epoch = session.epoch
 
         def answer(results: list[FetchResult]) -> None:
-            self._answer(request, session, unknown, results)
+            self._answer(request, params, session, unknown, results, None, denied)
             if session.epoch != epoch:
                 # The client has sent another request meanwhile, and may drop what it did not expect any more.
-                session.tell_again(result.topic_partition for result in results)
+                session.send_again(result.topic_partition for result in results)
 
         self._fetch(request, params, (), answer)
 
@@ -163,12 +212,15 @@ class FetchApi:
 
     def _forget_by_id(self, session: FetchSession, topic_id: object, index: int) -> None:
         """A partition of a topic that was deleted leaves the session."""
-        for tp, partition in list(session.partitions.items()):
+        for tp, partition in (*session.partitions.items(), *session.denied.items()):
             if tp.partition == index and partition.topic_id == topic_id:
                 self.sessions.forget(session, tp)
 
-    def _params(self, version: int, fetch: FetchRequest, session: FetchSession | None) -> FetchParams:
+    def _params(self, request: Request, fetch: FetchRequest, session: FetchSession | None) -> FetchParams:
+        version = request.header.api_version
         max_bytes = min(fetch.max_bytes, self._config["fetch.max.bytes"])
+        if self._quotas.is_active and fetch.replica_id < 0:
+            max_bytes = int(min(max_bytes, self._throttling.max_fetch_bytes(request)))
         return FetchParams(
             fetch.replica_id,
             fetch.replica_epoch,
@@ -185,7 +237,7 @@ class FetchApi:
     def _resolve(
         self, version: int, partitions: list[FetchPartition]
     ) -> tuple[list[FetchPartition], Sequence[FetchPartition]]:
-        """The partitions whose topic is known by name now, and those whose id nobody knows."""
+        """The partitions whose topic is known by name now, and those whose topic id is unknown here."""
         if version < _TOPIC_IDS_FROM:
             return partitions, ()
         known, unknown = [], []
@@ -202,22 +254,34 @@ class FetchApi:
     def _answer(
         self,
         request: Request,
+        params: FetchParams,
         session: FetchSession | None,
         unknown: Sequence[FetchPartition],
         results: Sequence[FetchResult],
         full: Sequence[FetchPartition] | None = None,
+        denied: Sequence[FetchPartition] = (),
     ) -> None:
-        """``full`` are the partitions of a request that is answered for each of them, news or not."""
+        """``full`` are the partitions of a request that is answered for each of them, news or not.
+
+        ``denied`` are those that the client may not read.
+        """
         waiting = request.connection.waiting
         if waiting:
             waiting.pop(request.sequence, None)
         try:
             version = request.header.api_version
+            if self._quotas.is_active and params.replica_id < 0:
+                throttle_ms = self._throttling.fetched(request, _HEAD_BYTES + sum(result.size for result in results))
+                if throttle_ms:
+                    self._answer_throttled(request, throttle_ms, session, results, is_full=full is not None)
+                    return
             answers = []
-            told = session.told if session is not None else None
+            last_sent = session.last_sent if session is not None else None
             for result in results:
-                if told is not None and not _is_news(told, result) and full is None:
+                if last_sent is not None and not _is_news(last_sent, result) and full is None:
                     continue
+                if result.size:
+                    self._count_out(result, request.is_of_follower)
                 answers.append(self._partition_answer(version, session, result))
             if version < _ZSTD_FROM:
                 self._fit_old_client(version, answers, full or ())
@@ -227,8 +291,23 @@ class FetchApi:
                         partition.topic, partition.topic_id, partition.partition, ErrorCode.UNKNOWN_TOPIC_ID
                     )
                 )
+            for partition in denied:
+                answers.append(
+                    FetchPartitionResponse(
+                        partition.topic,
+                        partition.topic_id,
+                        partition.partition,
+                        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                        aborted=[],
+                    )
+                )
             if len(answers) > 1:
                 answers = _by_topic(answers)
+            if self._metrics is not None:
+                for answer in answers:
+                    if answer.error:
+                        self._metrics.failed(request, [each.error for each in answers if each.error])
+                        break
             endpoints = None
             if version >= _ENDPOINTS_FROM:
                 for answer in answers:
@@ -238,9 +317,40 @@ class FetchApi:
                         break
             session_id = session.id if session is not None else 0
             request.respond(encode_fetch_response(version, 0, session_id, answers, node_endpoints=endpoints))
+            if self._traces.armed:
+                self._traces.fetch_answered(results, params.replica_id, request.header.client_id or "")
         except Exception:
             log.exception("A fetch request could not be answered")
             request.close_connection("the request could not be answered")
+
+    def _count_out(self, result: FetchResult, to_follower: bool) -> None:
+        metrics = self._topic_stats.topics.get(result.topic_partition.topic)
+        if metrics is None:
+            return
+        if to_follower:
+            metrics.replication_bytes_out += result.size
+        else:
+            metrics.bytes_out += result.size
+
+    def _answer_throttled(
+        self,
+        request: Request,
+        throttle_ms: int,
+        session: FetchSession | None,
+        results: Sequence[FetchResult],
+        *,
+        is_full: bool,
+    ) -> None:
+        """No partition at all; the client repeats its request. A session whose id it was not sent ends."""
+        session_id = 0
+        if session is not None and is_full:
+            self.sessions.remove(session.id)
+        elif session is not None:
+            session_id = session.id
+            for result in results:
+                if result.topic_partition in session.partitions:
+                    session.watch.dirty[result.topic_partition] = None
+        request.respond(encode_fetch_response(request.header.api_version, 0, session_id, [], throttle_ms))
 
     def _partition_answer(
         self, version: int, session: FetchSession | None, result: FetchResult
@@ -296,20 +406,17 @@ class FetchApi:
             FetchPartitionResponse(p.topic, p.topic_id, p.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             for p in fetch.partitions
         ]
+        if self._metrics is not None:
+            self._metrics.failed(request, [ErrorCode.UNKNOWN_SERVER_ERROR])
         request.respond(encode_fetch_response(request.header.api_version, 0, 0, _by_topic(answers)))
 
 
-def _key(partition: FetchPartition) -> TopicPartition:
-    assert partition.topic is not None
-    return TopicPartition(partition.topic, partition.partition)
-
-
-def _is_news(told: dict[TopicPartition, tuple[int, int]], result: FetchResult) -> bool:
+def _is_news(last_sent: dict[TopicPartition, tuple[int, int]], result: FetchResult) -> bool:
     """Whether an incremental answer must have this partition; notes what it says. An error is said every time."""
     tp = result.topic_partition
     offsets = (result.high_watermark, result.log_start_offset)
-    changed = told.get(tp) != offsets
-    told[tp] = (-1, -1) if result.error else offsets
+    changed = last_sent.get(tp) != offsets
+    last_sent[tp] = (-1, -1) if result.error else offsets
     return bool(
         changed
         or result.error

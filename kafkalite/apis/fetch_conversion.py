@@ -21,7 +21,7 @@ def down_converted(version: int, records: FileRegion | Buffer, fetch_offset: int
     try:
         return down_convert(data, 0 if version <= 1 else 1, fetch_offset)
     except CorruptRecordError as error:
-        # What a producer hid in a well-formed batch is found by whoever walks its records.
+        # The append checked the batch as a whole, but only the conversion reads every record.
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 

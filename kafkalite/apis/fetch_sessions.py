@@ -20,6 +20,7 @@ from typing import Final
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.principals import KafkaPrincipal
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.fetch import FetchPartition
 from kafkalite.replication.delayed_operations import FetchWatch
@@ -37,23 +38,33 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch >= _MAX_INT else epoch + 1
 
 
-class FetchSession:
-    """One client's partitions, and what it was last told of each.
+def key_of(partition: FetchPartition) -> TopicPartition:
+    """The name of a partition whose topic is known by name."""
+    assert partition.topic is not None
+    return TopicPartition(partition.topic, partition.partition)
 
-    ``told`` is (high watermark, log start) as last sent; ``unresolved`` are partitions of topic ids that nobody
-    knows (yet).
+
+class FetchSession:
+    """One client's partitions, and what it was last sent of each.
+
+    ``last_sent`` is (high watermark, log start) of each partition; ``unresolved`` are partitions of topic ids that this
+    broker does not know (yet). With an authorizer, ``owner`` has opened the session, and ``denied`` are the partitions
+    that it may not read by the decisions of ``view``.
     """
 
     __slots__ = (
         "created",
+        "denied",
         "epoch",
         "id",
+        "last_sent",
         "last_used",
+        "owner",
         "partitions",
         "privileged",
-        "told",
         "unresolved",
         "uses_ids",
+        "view",
         "watch",
     )
 
@@ -65,19 +76,22 @@ class FetchSession:
         self.last_used = now
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.partitions: dict[TopicPartition, FetchPartition] = {}
-        self.told: dict[TopicPartition, tuple[int, int]] = {}
+        self.last_sent: dict[TopicPartition, tuple[int, int]] = {}
         self.unresolved: dict[tuple[uuid.UUID, int], FetchPartition] = {}
+        self.denied: dict[TopicPartition, FetchPartition] = {}
+        self.owner: KafkaPrincipal | None = None
+        self.view: object = None
         self.watch = FetchWatch(self.partitions, privileged)
 
     @property
     def size(self) -> int:
         """How many partitions the session has."""
-        return len(self.partitions) + len(self.unresolved)
+        return len(self.partitions) + len(self.unresolved) + len(self.denied)
 
-    def tell_again(self, partitions: Iterable[TopicPartition]) -> None:
-        """What was said of ``partitions`` may have been dropped by the client: the next answer says it once more."""
+    def send_again(self, partitions: Iterable[TopicPartition]) -> None:
+        """The client may have dropped the last answer about ``partitions``, so the next answer repeats it."""
         for tp in partitions:
-            if self.told.pop(tp, None) is not None and tp in self.partitions:
+            if self.last_sent.pop(tp, None) is not None and tp in self.partitions:
                 self.watch.dirty[tp] = None
 
 
@@ -90,9 +104,20 @@ class FetchSessionCache:
         self._clock = clock
         self._rng = rng or random.Random()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self.evictions = 0
+        """Sessions that gave their places to others, since the broker's start."""
+
+    @property
+    def partitions(self) -> int:
+        """Partitions in all sessions."""
+        return sum(session.size for session in self._sessions.values())
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def peek(self, session_id: int) -> FetchSession | None:
+        """The session as it is; ``None`` where there is none of that id."""
+        return self._sessions.get(session_id)
 
     def find(self, session_id: int, epoch: int, uses_ids: bool) -> FetchSession:
         """The session for an incremental fetch, moved to its next epoch.
@@ -131,21 +156,27 @@ class FetchSessionCache:
     def add(self, session: FetchSession, tp: TopicPartition, partition: FetchPartition) -> None:
         """``partition`` enters ``session``, or is asked for differently from now on.
 
-        A client that asks anew without having got further did not use the last answer: it truncated its log, or was
-        given another leader epoch meanwhile. The high watermark of that answer must be told once more, because a
+        A client that asks again from the same offset did not use the last answer: it truncated its log, or was
+        given another leader epoch meanwhile. The high watermark of that answer must be sent again, because a
         follower of a quiet partition would never learn it.
         """
         known = session.partitions.get(tp)
         if known is None:
             self._partitions.watch(session.watch, tp)
         elif partition.fetch_offset <= known.fetch_offset:
-            session.told.pop(tp, None)
+            session.last_sent.pop(tp, None)
         session.partitions[tp] = partition
+
+    def deny(self, session: FetchSession, tp: TopicPartition, partition: FetchPartition) -> None:
+        """``partition`` is in ``session``, but must not be read."""
+        self.forget(session, tp)
+        session.denied[tp] = partition
 
     def forget(self, session: FetchSession, tp: TopicPartition) -> None:
         """``tp`` leaves ``session``."""
+        session.denied.pop(tp, None)
         if session.partitions.pop(tp, None) is not None:
-            session.told.pop(tp, None)
+            session.last_sent.pop(tp, None)
             self._partitions.unwatch(session.watch, tp)
 
     def _evict(self, privileged: bool, size: int, now: float) -> bool:
@@ -154,6 +185,7 @@ class FetchSessionCache:
             return False
         oldest = next(iter(self._sessions.values()))
         if now - oldest.last_used > EVICTION_S:
+            self.evictions += 1
             self.remove(oldest.id)
             return True
         candidates = [
@@ -167,5 +199,6 @@ class FetchSessionCache:
         least = min(candidates, key=lambda session: (session.privileged, session.size, session.id))
         if (privileged, size) <= (least.privileged, least.size):
             return False
+        self.evictions += 1
         self.remove(least.id)
         return True

@@ -1,4 +1,10 @@
-"""LeaveGroup: members go, or are removed.
+"""LeaveGroup 0-5: members leave a group, or are removed.
+
+- 1: throttle time (KIP-124)
+- 2: the client throttles itself (KIP-219)
+- 3: many members, group.instance.id (KIP-345)
+- 4: flexible (KIP-482)
+- 5: reason (KIP-800)
 
 Answers to: ``KafkaApis.handleLeaveGroupRequest`` and ``org.apache.kafka.common.requests.LeaveGroupResponse``.
 Reactor shell.
@@ -6,21 +12,25 @@ Reactor shell.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.values import LeavingMember
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 
 _FIRST_WITH_MANY_MEMBERS: Final = 3
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.LEAVE_GROUP, 0, 5)
+async def handle(context: RequestContext, request: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
     """From version 3 on many may leave, each with an answer of its own."""
     version = context.version
-    kind = response_class(ApiKey.LEAVE_GROUP)
+    kind = messages.LeaveGroupResponse
+    context.check_authorized(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     if version < _FIRST_WITH_MANY_MEMBERS:
         answer = await context.services.groups.leave(request.group_id, [LeavingMember(request.member_id)])
         error = answer.error

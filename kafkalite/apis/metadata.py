@@ -1,4 +1,17 @@
-"""Metadata: brokers, topics, and who leads what, as the listener that the client came by sees it.
+"""Metadata 0-12: brokers, topics, and leaders, as seen by the listener that the client came by.
+
+- 1: racks, controller, internal topics; null asks for all topics (KIP-4)
+- 2: cluster id (KIP-78)
+- 3: throttle time (KIP-124)
+- 4: allow auto topic creation
+- 5: offline replicas (KIP-112)
+- 6: the client throttles itself (KIP-219)
+- 7: leader epoch (KIP-320)
+- 8: authorized operations (KIP-430)
+- 9: flexible (KIP-482)
+- 10: topic ids in the answer (KIP-516)
+- 11: no authorized operations of the cluster (KIP-700)
+- 12: topics asked for by id (KIP-516)
 
 Answers to: ``KafkaApis.handleTopicMetadataRequest`` and ``ZkMetadataCache.getTopicMetadata``. Deterministic.
 
@@ -9,39 +22,49 @@ same question.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Container
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalite.apis.context import RequestContext
-from kafkalite.cluster.topic_names import INTERNAL_TOPICS, is_valid_topic
+from kafkalite.apis.mutations import Mutations
+from kafkalite.apis.registry import serves
+from kafkalite.cluster.model import INTERNAL_TOPICS, is_valid_topic
+from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import NO_LEADER, ZERO_UUID
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import encode_response, response_class
+from kafkalite.protocol.codec import encode_response
 
 if TYPE_CHECKING:
     from kafkalite.cluster.metadata import MetadataCache
     from kafkalite.cluster.model import Broker, LeaderAndIsr
 
-CLUSTER_OPERATIONS: Final = frozenset({5, 7, 8, 9, 10, 11, 12})
-"""Kafka's codes of what may be done to a cluster: create, alter, describe, cluster action, and configurations."""
-TOPIC_OPERATIONS: Final = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
-"""The same for a topic: read, write, create, delete, alter, describe, and configurations."""
-
 _STILL_NAMED: Final = 2.0
 """Seconds for which a broker that went is still named to clients that would stumble over its absence."""
 
 
-def handle(context: RequestContext, request: Any) -> Any:
+class _Topic(NamedTuple):
+    """A topic of the answer. One without an error exists, and its name is known."""
+
+    name: str | None
+    error: ErrorCode = ErrorCode.NONE
+    topic_id: uuid.UUID = ZERO_UUID
+    is_internal: bool = False
+
+
+@serves(ApiKey.METADATA, 0, 12)
+def handle(context: RequestContext, request: messages.MetadataRequest) -> bytes:
     """Topics by name or (from version 10) by id; all of them for ``None``, and for an empty list in version 0."""
     metadata = context.services.metadata
     version = context.version
     asked = request.topics
     everything = asked is None or (version == 0 and not asked)
-    names: list[str | None] = []
+    names: list[str] = []
     ids: list[uuid.UUID] = []
-    if not everything:
+    if asked is not None and not everything:
         for topic in asked:
-            if topic.topic_id not in (None, ZERO_UUID):
+            if topic.topic_id is not None and topic.topic_id != ZERO_UUID:
                 if version < 12 and topic.name is not None:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "A topic is asked for by name or by id, not by both")
                 ids.append(topic.topic_id)
@@ -54,7 +77,8 @@ def handle(context: RequestContext, request: Any) -> Any:
         bool(version >= 8 and request.include_topic_authorized_operations),
         bool(8 <= version <= 10 and request.include_cluster_authorized_operations),
     )
-    missing = [name for name in names if name not in metadata.topics]
+    describable = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+    missing = [name for name in names if name not in metadata.topics and name in describable]
     departed = metadata.departed(_STILL_NAMED) if _gives_up_departed(context) else []
     key = (
         version,
@@ -63,6 +87,7 @@ def handle(context: RequestContext, request: Any) -> Any:
         tuple(names),
         tuple(ids),
         wants_operations,
+        *context.view,
     )
     answers = context.services.answers
     kept = not missing and not departed
@@ -71,10 +96,14 @@ def handle(context: RequestContext, request: Any) -> Any:
         if encoded is not None:
             return encoded
     created = _create_missing(context, missing) if create else {}
-    response = _response(context, None if everything else names, ids, wants_operations, created)
+    if everything:
+        topics, denied = _all_topics(context), False
+    else:
+        topics, denied = _named_topics(context, names, ids, describable, created)
+    response = _response(context, topics, wants_operations)
     _name_departed(context, response, departed)
     encoded = encode_response(ApiKey.METADATA, version, response)
-    if kept:
+    if kept and not denied:
         answers.keep(key, metadata.version, encoded)
     return encoded
 
@@ -87,8 +116,8 @@ def _gives_up_departed(context: RequestContext) -> bool:
     return "rdkafka" in connection.software_name or "rdkafka" in connection.software_version
 
 
-def _name_departed(context: RequestContext, response: Any, departed: list[Broker]) -> None:
-    kind = response_class(ApiKey.METADATA)
+def _name_departed(context: RequestContext, response: messages.MetadataResponse, departed: list[Broker]) -> None:
+    kind = messages.MetadataResponse
     for broker in departed:
         endpoint = broker.endpoint(context.connection.listener)
         if endpoint is not None:
@@ -103,24 +132,75 @@ def _name_departed(context: RequestContext, response: Any, departed: list[Broker
             )
 
 
-def _create_missing(context: RequestContext, missing: list[str | None]) -> dict[str, ErrorCode]:
-    """Begin to create what is missing, where that is allowed; what to say of each meanwhile."""
+def _create_missing(context: RequestContext, missing: list[str]) -> dict[str, ErrorCode]:
+    """Begin to create what is missing, where that is allowed; the error of each meanwhile."""
     services = context.services
     if not missing or not services.config["auto.create.topics.enable"]:
         return {}
-    return services.topics.auto_create([name for name in missing if name is not None and is_valid_topic(name)])
+    errors = {}
+    if not context.may(AclOperation.CREATE, log_denied=False):
+        creatable = context.authorized(AclOperation.CREATE, AclResourceType.TOPIC, missing)
+        errors = {name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in missing if name not in creatable}
+    wanted = [name for name in missing if name not in errors and is_valid_topic(name)]
+    if not wanted:
+        return errors
+    # Permissive, as in Kafka: the client did not ask for the topics to be created.
+    return errors | services.topics.auto_create(wanted, charge=Mutations(context, None).charge)
+
+
+def _all_topics(context: RequestContext) -> list[_Topic]:
+    metadata = context.services.metadata
+    names = metadata.topics
+    describable = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, names, log_denied=False)
+    return [_Topic(name) for name in names if name in describable]
+
+
+def _named_topics(
+    context: RequestContext,
+    names: list[str],
+    ids: list[uuid.UUID],
+    describable: Container[str],
+    created: dict[str, ErrorCode],
+) -> tuple[list[_Topic], bool]:
+    """What to say of each topic that is asked for, and whether one of them is denied.
+
+    It is not revealed whether a topic that the client may not describe exists.
+    """
+    metadata = context.services.metadata
+    topics = []
+    for name in names:
+        if name not in describable:
+            topics.append(_Topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif name in metadata.topics:
+            topics.append(_Topic(name))
+        elif name in created and created[name] is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            topics.append(_Topic(name, created[name], is_internal=name in INTERNAL_TOPICS))
+        else:
+            valid = is_valid_topic(name)
+            error = (
+                created.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+            )
+            topics.append(_Topic(name, error, is_internal=name in INTERNAL_TOPICS))
+    known = {topic_id: metadata.topic_name(topic_id) for topic_id in ids}
+    describable = context.authorized(
+        AclOperation.DESCRIBE, AclResourceType.TOPIC, [name for name in known.values() if name is not None]
+    )
+    for topic_id, known_name in known.items():
+        if known_name is None or known_name not in metadata.topics:
+            topics.append(_Topic(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id))
+        elif known_name not in describable:
+            topics.append(_Topic(None, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id))
+        else:
+            topics.append(_Topic(known_name))
+    return topics, any(topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED for topic in topics)
 
 
 def _response(
-    context: RequestContext,
-    names: list[str | None] | None,
-    ids: list[uuid.UUID],
-    wants_operations: tuple[bool, bool],
-    created: dict[str, ErrorCode],
-) -> Any:
+    context: RequestContext, topics: list[_Topic], wants_operations: tuple[bool, bool]
+) -> messages.MetadataResponse:
     services, version = context.services, context.version
     metadata = services.metadata
-    kind = response_class(ApiKey.METADATA)
+    kind = messages.MetadataResponse
     listener = context.connection.listener
     alive = set()
     brokers = []
@@ -133,70 +213,60 @@ def _response(
                     version=version, node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
                 )
             )
-    topics = []
-    operations = set(TOPIC_OPERATIONS) if wants_operations[0] else None
-    for name in metadata.topics if names is None else names:
-        assert name is not None
-        if name in metadata.topics:
-            topics.append(_topic(kind, version, metadata, name, alive, operations))
-        else:
-            error = (
-                created.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                if is_valid_topic(name)
-                else ErrorCode.INVALID_TOPIC_EXCEPTION
-            )
-            topics.append(_absent(kind, version, name, ZERO_UUID, error))
-    for topic_id in ids:
-        known = metadata.topic_name(topic_id)
-        if known is not None and known in metadata.topics:
-            topics.append(_topic(kind, version, metadata, known, alive, operations))
-        else:
-            topics.append(_absent(kind, version, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+    made = []
+    for topic in topics:
+        answer = _absent(version, topic) if topic.error else _present(version, metadata, topic, alive)
+        if wants_operations[0] and topic.name is not None and topic.error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            answer.authorized_operations = context.authorized_operations(AclResourceType.TOPIC, topic.name)
+        made.append(answer)
     response = kind(
         version=version,
         brokers=brokers,
         cluster_id=services.cluster_id,
         controller_id=metadata.controller_id if metadata.controller_id in alive else -1,
-        topics=topics,
+        topics=made,
     )
     if wants_operations[1]:
-        response.authorized_operations = set(CLUSTER_OPERATIONS)
+        response.authorized_operations = cluster_operations(context)
     return response
 
 
-def _absent(kind: Any, version: int, name: str | None, topic_id: uuid.UUID, error: ErrorCode) -> Any:
+def cluster_operations(context: RequestContext) -> set[int]:
+    """What the client may do to the cluster; nothing is told to one that may not describe it."""
+    if not context.may(AclOperation.DESCRIBE):
+        return set()
+    return context.authorized_operations(AclResourceType.CLUSTER)
+
+
+def _absent(version: int, topic: _Topic) -> messages.MetadataResponse.MetadataResponseTopic:
+    name = topic.name
     if name is None and version < 12:
         name = ""
-    return kind.MetadataResponseTopic(
-        version=version, error_code=error, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS
+    return messages.MetadataResponse.MetadataResponseTopic(
+        version=version, error_code=topic.error, name=name, topic_id=topic.topic_id, is_internal=topic.is_internal
     )
 
 
-def _topic(
-    kind: Any,
-    version: int,
-    metadata: MetadataCache,
-    name: str,
-    alive: set[int],
-    operations: set[int] | None,
-) -> Any:
-    make = kind.MetadataResponseTopic.MetadataResponsePartition
-    topic = kind.MetadataResponseTopic(
+def _present(
+    version: int, metadata: MetadataCache, topic: _Topic, alive: set[int]
+) -> messages.MetadataResponse.MetadataResponseTopic:
+    name = topic.name
+    assert name is not None
+    return messages.MetadataResponse.MetadataResponseTopic(
         version=version,
         error_code=ErrorCode.NONE,
         name=name,
         topic_id=metadata.topic_id(name),
         is_internal=name in INTERNAL_TOPICS,
         partitions=[
-            _partition(make, version, metadata, state, alive) for _, state in sorted(metadata.partitions(name).items())
+            _partition(version, metadata, state, alive) for _, state in sorted(metadata.partitions(name).items())
         ],
     )
-    if operations is not None:
-        topic.authorized_operations = operations
-    return topic
 
 
-def _partition(make: Any, version: int, metadata: MetadataCache, state: LeaderAndIsr, alive: set[int]) -> Any:
+def _partition(
+    version: int, metadata: MetadataCache, state: LeaderAndIsr, alive: set[int]
+) -> messages.MetadataResponse.MetadataResponseTopic.MetadataResponsePartition:
     replicas, isr = list(state.replicas), list(state.isr)
     leader = state.leader
     error = ErrorCode.NONE
@@ -211,7 +281,7 @@ def _partition(make: Any, version: int, metadata: MetadataCache, state: LeaderAn
         unreachable = leader != NO_LEADER and metadata.alive(leader) and version >= 6
         error = ErrorCode.LISTENER_NOT_FOUND if unreachable else ErrorCode.LEADER_NOT_AVAILABLE
         leader = NO_LEADER
-    return make(
+    return messages.MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(
         version=version,
         error_code=error,
         partition_index=state.partition,

@@ -1,18 +1,28 @@
-"""OffsetCommit: where a group goes on reading. Version 0 is taken by any broker, later ones by the coordinator.
+"""OffsetCommit 0-9: the offsets from which a group reads on. Any broker takes version 0, the coordinator later ones.
+
+- 1: member, generation and commit timestamp
+- 2: retention time instead of the commit timestamp
+- 3: throttle time (KIP-124)
+- 4: the client throttles itself (KIP-219)
+- 5: no retention time (KIP-211)
+- 6: leader epoch (KIP-320)
+- 7: group.instance.id (KIP-345)
+- 8: flexible (KIP-482)
+- 9: the new group protocol (KIP-848), which is not served here
 
 Answers to: ``KafkaApis.handleOffsetCommitRequest``. Reactor shell.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.values import OffsetCommitRequest
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 from kafkalite.zk.znodes.offsets import NO_EPOCH, NO_TIMESTAMP, OffsetAndMetadata
 
 _RETENTION = range(2, 5)
@@ -20,9 +30,11 @@ _LEADER_EPOCH = 6
 _INSTANCE = 7
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.OFFSET_COMMIT, 0, 9)
+async def handle(context: RequestContext, request: messages.OffsetCommitRequest) -> messages.OffsetCommitResponse:
     """Answered once the offsets are durable, with an error for each partition."""
     services = context.services
+    context.check_authorized(AclOperation.READ, AclResourceType.GROUP, request.group_id)
     offsets, errors = _offsets(context, request)
     if offsets and context.version == 0:
         # as Kafka 0.8.1 had it: the plain number in ZooKeeper, without any group behind it
@@ -41,7 +53,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _offsets(
-    context: RequestContext, request: Any
+    context: RequestContext, request: messages.OffsetCommitRequest
 ) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[TopicPartition, ErrorCode]]:
     """What is to be committed, and what cannot be."""
     version, metadata = context.version, context.services.metadata
@@ -50,9 +62,13 @@ def _offsets(
         expire = context.services.clock.time_ms() + request.retention_time_ms
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     errors: dict[TopicPartition, ErrorCode] = {}
+    readable = context.authorized(AclOperation.READ, AclResourceType.TOPIC, [topic.name for topic in request.topics])
     for topic in request.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
+            if topic.name not in readable:
+                errors[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             if metadata.state(tp) is None:
                 errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -66,8 +82,10 @@ def _offsets(
     return offsets, errors
 
 
-def _answer(version: int, request: Any, errors: dict[TopicPartition, ErrorCode]) -> Any:
-    kind = response_class(ApiKey.OFFSET_COMMIT)
+def _answer(
+    version: int, request: messages.OffsetCommitRequest, errors: dict[TopicPartition, ErrorCode]
+) -> messages.OffsetCommitResponse:
+    kind = messages.OffsetCommitResponse
     make_topic = kind.OffsetCommitResponseTopic
     make = make_topic.OffsetCommitResponsePartition
     topics = [

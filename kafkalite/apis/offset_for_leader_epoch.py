@@ -1,24 +1,36 @@
-"""OffsetForLeaderEpoch: where an epoch ended, for truncation and for detecting it (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch 0-4: the end offset of an epoch, by which replicas truncate (KIP-101).
+
+- 1: leader epoch in the answer (KIP-279)
+- 2: current leader epoch (KIP-320)
+- 3: replica id
+- 4: flexible (KIP-482)
 
 Answers to: ``KafkaApis.handleOffsetForLeaderEpochRequest``. Pure.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from kafkalite.apis.context import RequestContext
+from kafkalite.apis.context import EVERYTHING, RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 
 
-def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4)
+def handle(
+    context: RequestContext, request: messages.OffsetForLeaderEpochRequest
+) -> messages.OffsetForLeaderEpochResponse:
     """One answer for each partition."""
-    kind = response_class(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    kind = messages.OffsetForLeaderEpochResponse
     make_topic = kind.OffsetForLeaderTopicResult
     version, services = context.version, context.services
+    visible = EVERYTHING
+    if not context.may(AclOperation.CLUSTER_ACTION, log_denied=False):
+        names = [topic.topic for topic in request.topics]
+        visible = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
     topics = []
     for topic in request.topics:
         partitions = []
@@ -26,7 +38,9 @@ def handle(context: RequestContext, request: Any) -> Any:
             tp = TopicPartition(topic.topic, asked.partition)
             answer = make_topic.EpochEndOffset(version=version, partition=asked.partition)
             answer.leader_epoch = answer.end_offset = -1
-            if services.metadata.state(tp) is None:
+            if topic.topic not in visible:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif services.metadata.state(tp) is None:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 try:

@@ -13,7 +13,8 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Final
 
 from kafkalite.apis.services import BrokerServices
 from kafkalite.common.errors import ErrorCode
@@ -21,16 +22,18 @@ from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
 from kafkalite.log.producer_entry import ProducerEntry
+from kafkalite.record.batch import (
+    ATTRIBUTES_POSITION,
+    PRODUCER_POSITION,
+    SEQUENCE_POSITION,
+    TRANSACTIONAL_MASK,
+)
 
 log = logging.getLogger(__name__)
 
 _PRODUCER: Final = struct.Struct(">qh")
-_PRODUCER_AT: Final = 43
 _SEQUENCE: Final = struct.Struct(">i")
-_SEQUENCE_AT: Final = 53
 _REMEMBERED: Final = 10_000
-_TRANSACTIONAL: Final = 0x10
-_ATTRIBUTES_LOW: Final = 22
 _ATTEMPTS: Final = 5
 _ABORTABLE_FROM: Final = 11
 _RETRIABLE: Final = frozenset(
@@ -51,9 +54,9 @@ Then = Callable[[Refusals], object]
 def producer_of(entries: Entries) -> ProducerIdAndEpoch | None:
     """The one producer whose transactional batches these are; ``None`` where there are several."""
     producers = {
-        _PRODUCER.unpack_from(records, _PRODUCER_AT)
+        _PRODUCER.unpack_from(records, PRODUCER_POSITION)
         for _, records in entries
-        if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL
+        if records[ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK
     }
     return ProducerIdAndEpoch(*producers.pop()) if len(producers) == 1 else None
 
@@ -71,9 +74,9 @@ class TransactionalProduce:
     ) -> None:
         """``entries`` of a request of ``version``; ``then`` must not raise."""
         named: dict[TopicPartition, int] = {
-            tp: _SEQUENCE.unpack_from(records, _SEQUENCE_AT)[0]
+            tp: _SEQUENCE.unpack_from(records, SEQUENCE_POSITION)[0]
             for tp, records in entries
-            if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL
+            if records[ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK
         }
         job = _Job(version, transactional_id, producer, named, then)
         waiting = self._busy.get(producer.producer_id)
@@ -111,11 +114,11 @@ class TransactionalProduce:
             errors = await self._services.transactions.verifier.verify(
                 job.transactional_id, job.producer, list(before), ended
             )
-            refused.update({tp: _told(error, job.version) for tp, error in errors.items() if error})
+            refused.update({tp: _error_for(error, job.version) for tp, error in errors.items() if error})
             if all(self._entry(tp, job.producer) is entry for tp, entry in before.items()):
                 return refused
             # The log has had a batch or a marker of this producer meanwhile: what was verified may be over.
-        unsure = _told(ErrorCode.CONCURRENT_TRANSACTIONS, job.version)
+        unsure = _error_for(ErrorCode.CONCURRENT_TRANSACTIONS, job.version)
         return {**dict.fromkeys(self._unverified(job), unsure), **refused}
 
     def _out_of_order(self, job: _Job) -> Refusals:
@@ -142,7 +145,8 @@ class TransactionalProduce:
         """Partitions in whose logs the producer has no transaction open, with what those know of it."""
         if not self._services.config["transaction.partition.verification.enable"]:
             return {}
-        found = {tp: self._entry(tp, job.producer) for tp in job.partitions if self._leads(tp)}
+        partitions = self._services.replicas.partitions
+        found = {tp: self._entry(tp, job.producer) for tp in job.partitions if tp in partitions}
         return {
             tp: entry
             for tp, entry in found.items()
@@ -151,41 +155,24 @@ class TransactionalProduce:
             or entry.current_txn_first_offset < 0
         }
 
-    def _leads(self, tp: TopicPartition) -> bool:
-        partition = self._services.replicas.partitions.get(tp)
-        return partition is not None and partition.log is not None
-
     def _entry(self, tp: TopicPartition, producer: ProducerIdAndEpoch) -> ProducerEntry | None:
         # Every batch or marker of a transaction gives the log a new entry: the same one means that nothing happened.
         partition = self._services.replicas.partitions.get(tp)
-        if partition is None or partition.log is None:
-            return None
-        state: Any = cast("Any", partition.log).producer_state
-        entry: ProducerEntry | None = state.entries.get(producer.producer_id)
-        return entry
+        return None if partition is None else partition.log.producer_state.entries.get(producer.producer_id)
 
 
+@dataclass(slots=True, eq=False)
 class _Job:
     """One request's partitions, with the sequence number that each begins with."""
 
-    __slots__ = ("partitions", "producer", "then", "transactional_id", "version")
-
-    def __init__(
-        self,
-        version: int,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        partitions: dict[TopicPartition, int],
-        then: Then,
-    ) -> None:
-        self.version = version
-        self.transactional_id = transactional_id
-        self.producer = producer
-        self.partitions = partitions
-        self.then = then
+    version: int
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    partitions: dict[TopicPartition, int]
+    then: Then
 
 
-def _told(error: ErrorCode, version: int) -> tuple[ErrorCode, str | None]:
+def _error_for(error: ErrorCode, version: int) -> tuple[ErrorCode, str | None]:
     """``error`` as a producer understands it."""
     if error in _RETRIABLE:
         # Older clients do not try again after these; after this one they do, and without asking for metadata first.

@@ -6,15 +6,18 @@ Answers to: the constructor of ``kafka.server.KafkaApis``. Pure.
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafkalite.security.client_quotas import ClientQuotas
 
 if TYPE_CHECKING:
     from kafkalite.admin.config_admin import ConfigAdmin
     from kafkalite.admin.dynamic_config import DynamicConfig
     from kafkalite.admin.producer_ids import ProducerIdManager
     from kafkalite.admin.topic_admin import TopicAdmin
+    from kafkalite.cluster.control import ControlRequest, ControlResponse
     from kafkalite.cluster.metadata import MetadataCache
     from kafkalite.common.clock import Clock
     from kafkalite.controller.controller import Controller
@@ -22,9 +25,14 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.offsets.offset_manager import OffsetManager
     from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.log_manager import LogManager
+    from kafkalite.network.request import ConnectionInfo
+    from kafkalite.network.request_metrics import RequestChannelMetrics
     from kafkalite.replication.offset_queries import OffsetQueries
     from kafkalite.replication.partition_table import PartitionTable
     from kafkalite.replication.replica_manager import ReplicaManager
+    from kafkalite.security.authorizer_interface import Authorizer
+    from kafkalite.security.token_manager import TokenManager
+    from kafkalite.zk.stores.config import ConfigStore
 
 
 _KEPT_BYTES: Final = 8 << 20
@@ -55,11 +63,23 @@ class EncodedAnswers:
             self._bytes += len(answer)
 
 
+class ControlRequests(Protocol):
+    """What carries out the requests of the controller and of brokers that stop: the control plane."""
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """Name of the listener on which brokers fetch from each other."""
+
+    def carry_out(self, request: ControlRequest, connection: ConnectionInfo) -> Awaitable[ControlResponse]:
+        """Carry ``request`` out after those that came before it on ``connection``."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerServices:
     """Everything that an API may ask of this broker.
 
-    ``config`` gives the values in force (``config["message.max.bytes"]``), dynamic overrides included.
+    ``config`` gives the values in force (``config["message.max.bytes"]``), dynamic overrides included. Without an
+    ``authorizer`` every client may do everything, without ``request_metrics`` no request is counted.
     """
 
     broker_id: int
@@ -71,8 +91,11 @@ class BrokerServices:
     offset_queries: OffsetQueries
     logs: LogManager
     controller: Controller
+    control: ControlRequests
     topics: TopicAdmin
     configs: ConfigAdmin
+    config_store: ConfigStore
+    tokens: TokenManager
     producer_ids: ProducerIdManager
     offsets: OffsetManager
     groups: GroupCoordinator
@@ -80,3 +103,6 @@ class BrokerServices:
     clock: Clock
     rng: random.Random = field(default_factory=random.Random)
     answers: EncodedAnswers = field(default_factory=EncodedAnswers)
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)
+    authorizer: Authorizer | None = None
+    request_metrics: RequestChannelMetrics | None = None

@@ -1,26 +1,37 @@
-"""SyncGroup: the leader's assignment of a generation, and each member's part of it.
+"""SyncGroup 0-5: the leader's assignment of a generation, and each member's part of it.
+
+- 1: throttle time (KIP-124)
+- 2: the client throttles itself (KIP-219)
+- 3: group.instance.id (KIP-345)
+- 4: flexible (KIP-482)
+- 5: protocol type and name (KIP-559)
 
 Answers to: ``KafkaApis.handleSyncGroupRequest``. Reactor shell.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.values import SyncAnswer, SyncRequest
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 
 _FIRST_WITH_PROTOCOL: Final = 5
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.SYNC_GROUP, 0, 5)
+async def handle(context: RequestContext, request: messages.SyncGroupRequest) -> messages.SyncGroupResponse:
     """Answered when the assignment is durable."""
     version = context.version
     if version >= _FIRST_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         answer = SyncAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    elif not context.authorize(AclOperation.READ, AclResourceType.GROUP, request.group_id):
+        answer = SyncAnswer(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     else:
         answer = await context.services.groups.sync(
             SyncRequest(
@@ -33,7 +44,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
                 protocol=request.protocol_name if version >= _FIRST_WITH_PROTOCOL else None,
             )
         )
-    return response_class(ApiKey.SYNC_GROUP)(
+    return messages.SyncGroupResponse(
         version=version,
         error_code=answer.error,
         protocol_type=answer.protocol_type,

@@ -1,18 +1,25 @@
-"""TxnOffsetCommit: offsets that take effect if and when the transaction does.
+"""TxnOffsetCommit 0-4: offsets that take effect if and when the transaction does (KIP-98).
+
+- 1: the client throttles itself (KIP-219)
+- 2: leader epoch (KIP-320)
+- 3: member, generation, group.instance.id (KIP-447); flexible (KIP-482)
+- 4: TRANSACTION_ABORTABLE (KIP-890)
 
 Answers to: ``KafkaApis.handleTxnOffsetCommitRequest``. Reactor shell.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.values import TxnOffsetCommitRequest
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 
 _LOADING_FROM: Final = 2
@@ -20,14 +27,21 @@ _EPOCH_FROM: Final = 2
 _MEMBER_FROM: Final = 3
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
-    """Answered once the offsets are durable, though nobody sees them yet."""
+@serves(ApiKey.TXN_OFFSET_COMMIT, 0, 4)
+async def handle(context: RequestContext, request: messages.TxnOffsetCommitRequest) -> messages.TxnOffsetCommitResponse:
+    """Answered once the offsets are durable, although they are invisible before the commit."""
     version, metadata = context.version, context.services.metadata
+    context.check_authorized(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    context.check_authorized(AclOperation.READ, AclResourceType.GROUP, request.group_id)
+    readable = context.authorized(AclOperation.READ, AclResourceType.TOPIC, [topic.name for topic in request.topics])
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     errors: dict[TopicPartition, ErrorCode] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
+            if topic.name not in readable:
+                errors[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             if metadata.state(tp) is None:
                 errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -40,7 +54,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return _answer(version, request, errors)
 
 
-def _request(version: int, request: Any, offsets: dict[TopicPartition, OffsetAndMetadata]) -> TxnOffsetCommitRequest:
+def _request(
+    version: int, request: messages.TxnOffsetCommitRequest, offsets: dict[TopicPartition, OffsetAndMetadata]
+) -> TxnOffsetCommitRequest:
     producer = TxnProducer(request.transactional_id, request.producer_id, request.producer_epoch)
     if version < _MEMBER_FROM:
         return TxnOffsetCommitRequest(request.group_id, producer, offsets)
@@ -54,12 +70,14 @@ def _request(version: int, request: Any, offsets: dict[TopicPartition, OffsetAnd
     )
 
 
-def _answer(version: int, request: Any, errors: dict[TopicPartition, ErrorCode]) -> Any:
-    kind = response_class(ApiKey.TXN_OFFSET_COMMIT)
+def _answer(
+    version: int, request: messages.TxnOffsetCommitRequest, errors: dict[TopicPartition, ErrorCode]
+) -> messages.TxnOffsetCommitResponse:
+    kind = messages.TxnOffsetCommitResponse
     make_topic = kind.TxnOffsetCommitResponseTopic
     make = make_topic.TxnOffsetCommitResponsePartition
 
-    def told(tp: TopicPartition) -> ErrorCode:
+    def error_of(tp: TopicPartition) -> ErrorCode:
         error = errors[tp]
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_FROM:
             # Clients of that time do not know it here.
@@ -76,7 +94,7 @@ def _answer(version: int, request: Any, errors: dict[TopicPartition, ErrorCode])
                     make(
                         version=version,
                         partition_index=partition.partition_index,
-                        error_code=told(TopicPartition(topic.name, partition.partition_index)),
+                        error_code=error_of(TopicPartition(topic.name, partition.partition_index)),
                     )
                     for partition in topic.partitions
                 ],

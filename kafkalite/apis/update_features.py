@@ -1,16 +1,21 @@
-"""UpdateFeatures: no feature of this cluster has versions (KIP-584), so each update is refused for its own reason.
+"""UpdateFeatures 0-1 (KIP-584): no feature of this cluster has versions, so each update is refused for its own reason.
+
+- 0: flexible (KIP-482)
+- 1: validate only, upgrade type (KIP-778)
 
 Answers to: ``kafka.controller.KafkaController.updateFeatures``. Pure.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 
 _UPGRADE: Final = 1
 _SAFE_DOWNGRADE: Final = 2
@@ -18,12 +23,15 @@ _UNSAFE_DOWNGRADE: Final = 3
 _UPGRADE_TYPE_FROM: Final = 1
 
 
-def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.UPDATE_FEATURES, 0, 1)
+def handle(context: RequestContext, request: messages.UpdateFeaturesRequest) -> messages.UpdateFeaturesResponse:
     """An error for each feature. Raises :class:`ApiError` NOT_CONTROLLER on every broker but the controller."""
     services, version = context.services, context.version
+    if not context.may(AclOperation.ALTER):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     if not services.controller.is_active:
         raise ApiError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
-    kind = response_class(ApiKey.UPDATE_FEATURES)
+    kind = messages.UpdateFeaturesResponse
     errors = {update.feature: _refusal(version, update) for update in request.feature_updates}
     return kind(
         version=version,
@@ -39,7 +47,7 @@ def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-def _refusal(version: int, update: Any) -> str:
+def _refusal(version: int, update: messages.UpdateFeaturesRequest.FeatureUpdateKey) -> str:
     if version >= _UPGRADE_TYPE_FROM:
         upgrade_type = update.upgrade_type
     else:

@@ -1,27 +1,32 @@
-"""WriteTxnMarkers: the coordinator tells the leaders how transactions ended, and they write it into their logs.
+"""WriteTxnMarkers 0-1: the coordinator tells the leaders how transactions ended (KIP-98); they append markers.
+
+- 1: flexible (KIP-482)
 
 Answers to: ``KafkaApis.handleWriteTxnMarkersRequest``. Reactor shell.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.registry import serves
+from kafkalite.common.acls import AclOperation
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import TopicPartition
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
-from kafkalite.record.control import encode_marker
+from kafkalite.record.records import encode_marker
 from kafkalite.replication.results import ProduceResult
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+@serves(ApiKey.WRITE_TXN_MARKERS, 0, 1)
+async def handle(context: RequestContext, request: messages.WriteTxnMarkersRequest) -> messages.WriteTxnMarkersResponse:
     """Answered once every replica that counts has every marker, or time is up.
 
     A marker of an older coordinator, or of an older epoch of the producer, is refused by the log.
     """
     services = context.services
+    if not context.may(AclOperation.ALTER, log_denied=False):
+        context.authorize_cluster(AclOperation.CLUSTER_ACTION)
     now_ms = services.clock.time_ms()
     entries: list[tuple[TopicPartition, memoryview]] = []
     for marker in request.markers:
@@ -47,8 +52,10 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return _answer(context.version, request, results)
 
 
-def _answer(version: int, request: Any, results: list[ProduceResult]) -> Any:
-    kind = response_class(ApiKey.WRITE_TXN_MARKERS)
+def _answer(
+    version: int, request: messages.WriteTxnMarkersRequest, results: list[ProduceResult]
+) -> messages.WriteTxnMarkersResponse:
+    kind = messages.WriteTxnMarkersResponse
     make_marker = kind.WritableTxnMarkerResult
     make_topic = make_marker.WritableTxnMarkerTopicResult
     make_partition = make_topic.WritableTxnMarkerPartitionResult

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from twisted.internet import error, protocol
 from twisted.python.failure import Failure
@@ -25,10 +25,33 @@ log = logging.getLogger(__name__)
 _MODULE = "kafkalite.broker.cleaner_process"
 
 
-class CleanerProcesses:
-    """A :class:`kafkalite.log.cleaner.port.CleanerPool` of processes."""
+class ProcessSpawner(Protocol):
+    """Twisted's ``IReactorProcess``."""
 
-    def __init__(self, reactor: Any) -> None:
+    def spawnProcess(  # noqa: N802
+        self,
+        process: CleanerProcess,
+        program: str,
+        args: list[str],
+        *,
+        env: dict[str, str],
+        childFDs: dict[int, str | int],  # noqa: N803
+    ) -> object: ...
+
+
+class ProcessTransport(Protocol):
+    """Twisted's ``IProcessTransport``."""
+
+    pid: int
+
+    def writeToChild(self, descriptor: int, data: bytes, /) -> None: ...  # noqa: N802
+    def signalProcess(self, signal: str, /) -> None: ...  # noqa: N802
+
+
+class CleanerProcesses:
+    """A :class:`kafkalite.log.cleaner.job.CleanerPool` of processes."""
+
+    def __init__(self, reactor: ProcessSpawner) -> None:
         self._reactor = reactor
 
     def start(self, number: int, report: Callable[[Report], None], ended: Callable[[str], None]) -> CleanerProcess:
@@ -48,10 +71,11 @@ class CleanerProcesses:
 
 
 class CleanerProcess(protocol.ProcessProtocol):
-    """One process: a :class:`kafkalite.log.cleaner.port.CleanerWorker`."""
+    """One process: a :class:`kafkalite.log.cleaner.job.CleanerWorker`."""
+
+    transport: ProcessTransport  # type: ignore[assignment]
 
     def __init__(self, report: Callable[[Report], None], ended: Callable[[str], None]) -> None:
-        self.transport: Any = None
         self._report = report
         self._ended = ended
         self._rest = b""

@@ -43,7 +43,7 @@ class Orders:
         return message
 
     def check(self) -> None:
-        """Raises :class:`RoundAborted` if the broker has aborted the round under way."""
+        """Raises :class:`RoundAborted` if the broker has aborted the running round."""
         self.rest(0)
 
     def rest(self, seconds: float) -> None:

@@ -6,17 +6,26 @@ Answers to: ``kafka.server.KafkaConfig`` and ``kafka.cluster.EndPoint``'s parsin
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from kafkalite.admin.dynamic_config import DynamicConfig
-from kafkalite.broker.config_keys import BROKER_CONFIGS, KNOWN_CONFIGS, is_known_elsewhere
+from kafkalite.admin.dynamic_config import DynamicConfig, PasswordCodec
+from kafkalite.broker.authorizer_keys import ACL_AUTHORIZER, AUTHORIZER_CONFIGS
+from kafkalite.broker.broker_login_settings import BrokerLoginSettings
+from kafkalite.broker.config_keys import BROKER_CONFIGS, KNOWN_CONFIGS, LIMITS_OF_LISTENERS, is_known_elsewhere
 from kafkalite.broker.listeners import Listening, check_listeners
-from kafkalite.broker.properties import parse_properties
+from kafkalite.broker.properties import load_properties
+from kafkalite.broker.sasl_keys import SASL_CONFIGS
+from kafkalite.broker.sasl_settings import SaslSettings, is_sasl
 from kafkalite.broker.thread_counts import check_thread_counts
+from kafkalite.broker.tls_keys import TLS_CONFIGS
+from kafkalite.broker.unserved_security_keys import UNSERVED_SECURITY_CONFIGS
+from kafkalite.common.config import ConfigKey, ConfigValues
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.principals import ANONYMOUS, parse_super_users
+from kafkalite.security.zookeeper_security import check_identity
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +41,7 @@ class BrokerConfig:
     """
 
     texts: Mapping[str, str]
-    values: Mapping[str, Any]
+    values: ConfigValues
     dynamic: DynamicConfig
     broker_id: int
     rack: str | None
@@ -45,7 +54,7 @@ class BrokerConfig:
         texts: dict[str, str] = {}
         if path is not None:
             try:
-                texts = parse_properties(_text(Path(path).read_bytes()))
+                texts = load_properties(path)
             except OSError as error:
                 raise ConfigError(f"Cannot read the configuration {path}: {error.strerror}") from None
         texts.update(overrides or {})
@@ -54,14 +63,36 @@ class BrokerConfig:
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> BrokerConfig:
         """Parse names and texts. Raises :class:`ConfigError` with the key, its value and the allowed values."""
+        # Before the values are checked, because a misspelled name may be why a value is refused.
         _report_unknown(texts)
-        texts = _with_one_id(texts)
-        dynamic = DynamicConfig(KNOWN_CONFIGS, texts, (check_thread_counts, check_listeners))
-        values = dynamic.values
+        given, texts = texts, _with_one_id(texts)
+        dynamic = DynamicConfig(KNOWN_CONFIGS, texts, (check_thread_counts, check_listeners), AUTHORIZER_CONFIGS)
+        dynamic.passwords = _password_encoder(dynamic.values, "password.encoder.secret")
+        dynamic.old_passwords = _password_encoder(dynamic.values, "password.encoder.old.secret")
+        if dynamic.old_passwords is not None and dynamic.passwords is None:
+            raise ConfigError("password.encoder.old.secret: has no effect without password.encoder.secret")
+        _report_without_effect(given, dynamic)
+        values: ConfigValues = dynamic.values
         if not values["zookeeper.connect"]:
             raise ConfigError(
                 "Missing required configuration zookeeper.connect: allowed is host:port[,host:port…][/chroot]"
             )
+        check_identity(values)
+        listening = Listening.parse(values)
+        for endpoint in listening.bound:
+            if is_sasl(endpoint.security_protocol):
+                settings = SaslSettings.parse(dynamic, endpoint.listener)
+                if endpoint.listener in (listening.inter_broker, listening.control_plane):
+                    BrokerLoginSettings(dynamic, endpoint.listener, settings).parse()
+        if values["sasl.jaas.config"]:
+            log.warning(
+                "sasl.jaas.config has no effect: write listener.name.NAME.MECHANISM.sasl.jaas.config, because each "
+                "listener and mechanism has its own"
+            )
+        if values["authorizer.class.name"] == ACL_AUTHORIZER:
+            _report_nameless_brokers(texts, listening, dynamic)
+        else:
+            _report_without_authorizer(texts)
         return cls(
             texts=dict(texts),
             values=values,
@@ -69,7 +100,7 @@ class BrokerConfig:
             broker_id=_broker_id(values),
             rack=values["broker.rack"] or None,
             log_dirs=_log_dirs(values),
-            listening=Listening.parse(values),
+            listening=listening,
         )
 
     @property
@@ -79,12 +110,22 @@ class BrokerConfig:
         return int(self.values["zookeeper.session.timeout.ms"] if timeout is None else timeout)
 
 
-def _text(data: bytes) -> str:
-    """Decode UTF-8, or else Latin-1, because Java reads Latin-1 but editors write UTF-8."""
+def _password_encoder(values: ConfigValues, name: str) -> PasswordCodec | None:
+    if not values[name]:
+        return None
     try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
+        # Here, because cryptography is an extra.
+        from kafkalite.security.password_encoder import PasswordEncoder
+    except ImportError:
+        raise ConfigError(f"{name} needs the package cryptography: pip install 'kafkalite[security]'") from None
+    factory = values["password.encoder.keyfactory.algorithm"] or "PBKDF2WithHmacSHA512"
+    return PasswordEncoder(
+        values[name],
+        secrets.token_bytes,
+        factory,
+        values["password.encoder.key.length"],
+        values["password.encoder.iterations"],
+    )
 
 
 def _with_one_id(texts: Mapping[str, str]) -> Mapping[str, str]:
@@ -98,7 +139,7 @@ def _with_one_id(texts: Mapping[str, str]) -> Mapping[str, str]:
     return texts if given is None else {**texts, "broker.id": given, "node.id": given}
 
 
-def _broker_id(values: Mapping[str, Any]) -> int:
+def _broker_id(values: ConfigValues) -> int:
     broker_id, reserved = int(values["broker.id"]), int(values["reserved.broker.max.id"])
     if values["broker.id.generation.enable"]:
         if broker_id > reserved:
@@ -114,7 +155,7 @@ def _broker_id(values: Mapping[str, Any]) -> int:
     return broker_id
 
 
-def _log_dirs(values: Mapping[str, Any]) -> tuple[str, ...]:
+def _log_dirs(values: ConfigValues) -> tuple[str, ...]:
     name = "log.dirs" if values["log.dirs"] is not None else "log.dir"
     text = values[name]
     dirs = tuple(part.strip() for part in text.split(",") if part.strip())
@@ -126,11 +167,65 @@ def _log_dirs(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _report_unknown(texts: Mapping[str, str]) -> None:
-    unused = []
-    for name in BROKER_CONFIGS.unknown(texts):
-        if is_known_elsewhere(name):
+    unknown = [name for name in BROKER_CONFIGS.unknown(texts) if not is_known_elsewhere(name)]
+    authorizer = texts.get("authorizer.class.name", "").strip()
+    if unknown and ":" in authorizer:
+        # A class in Python gets all settings, and may have some of its own.
+        log.info("No configurations of brokers, and given to the authorizer %s: %s", authorizer, ", ".join(unknown))
+        return
+    for name in unknown:
+        log.warning("Unknown configuration %s; it has no effect", name)
+
+
+def _report_without_effect(given: Mapping[str, str], dynamic: DynamicConfig) -> None:
+    """Log the known names among ``given`` that have no effect: of security and quotas, of Kafka only."""
+    without_effect, unused = [], []
+    for name in BROKER_CONFIGS.unknown(given):
+        key = dynamic.key(name)
+        if key is not None and (key.name in SASL_CONFIGS or key.name in TLS_CONFIGS):
+            continue
+        if key is not None and _is_detail(name, key) and key.parse(given[name]) != key.default:
+            without_effect.append(name)
+        elif is_known_elsewhere(name) and name not in AUTHORIZER_CONFIGS:
             unused.append(name)
-        else:
-            log.warning("Unknown configuration %s; it has no effect", name)
+    if without_effect:
+        log.warning(
+            "These settings of security, quotas and single listeners have no effect, because kafkalite does not serve "
+            "the features that they belong to: %s",
+            ", ".join(sorted(without_effect)),
+        )
     if unused:
         log.info("Kafka knows these configurations, kafkalite has no use for them: %s", ", ".join(sorted(unused)))
+
+
+def _report_without_authorizer(texts: Mapping[str, str]) -> None:
+    names = sorted(name for name in AUTHORIZER_CONFIGS.keys if texts.get(name))
+    if names:
+        log.warning("%s: no effect without authorizer.class.name=%s", ", ".join(names), ACL_AUTHORIZER)
+
+
+def _report_nameless_brokers(texts: Mapping[str, str], listening: Listening, dynamic: DynamicConfig) -> None:
+    """Warn where all brokers are anonymous to each other and lack ClusterAction."""
+    listener = listening.inter_broker
+    protocol = listening.protocols[listener]
+    if protocol != "PLAINTEXT" and (is_sasl(protocol) or dynamic.of_listener(listener)["ssl.client.auth"] != "none"):
+        return
+    values = {**AUTHORIZER_CONFIGS.defaults(), **AUTHORIZER_CONFIGS.parse(texts)}
+    if ANONYMOUS not in parse_super_users(str(values["super.users"])) and not values["allow.everyone.if.no.acl.found"]:
+        log.warning(
+            "Brokers connect to listener %s without a login, as %s, to whom no setting allows ClusterAction. Unless "
+            "an ACL does, they replicate nothing. Give the listener SASL or ssl.client.auth=required, and make the "
+            "brokers super.users",
+            listener,
+            ANONYMOUS,
+        )
+
+
+def _is_detail(name: str, key: ConfigKey) -> bool:
+    """Whether ``name``, parsed by ``key``, is a detail of security or quotas, or a setting of a single listener.
+
+    A key of security with a ``check`` is none, because a value that passes the check asks for nothing.
+    """
+    if key.check is not None or key.name in LIMITS_OF_LISTENERS:
+        return False
+    return key.name != name or name in UNSERVED_SECURITY_CONFIGS

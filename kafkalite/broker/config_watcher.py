@@ -1,6 +1,7 @@
 """Applies overrides in ``/config`` live: those of topics to logs, those of brokers to the values in force.
 
 Answers to: ``kafka.server.{TopicConfigHandler,BrokerConfigHandler}`` on ``ZkConfigManager``. Deterministic.
+Users, clients and IP addresses: :class:`kafkalite.broker.client_entities.ClientEntities`.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import logging
 from collections.abc import Callable
 
 from kafkalite.admin.dynamic_config import DynamicConfig
+from kafkalite.broker.client_entities import KINDS, ClientEntities
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.tasks import Lane
-from kafkalite.log.log_config import LogConfig, log_config
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
+from kafkalite.log.log_config import LogConfig, log_config, log_manager_config
 from kafkalite.log.log_manager import LogManager
 from kafkalite.zk.stores.config import EVERYTHING, ConfigStore
-from kafkalite.zk.stores.feeds import NotificationFeed
-from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError
+from kafkalite.zk.stores.feeds import ChangeFollower
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.config import BROKERS, DEFAULT, TOPICS
 
@@ -30,30 +31,39 @@ class ConfigWatcher:
     ``on_unclean_allowed`` is called after the configuration of a topic that allows unclean elections was read again.
     """
 
-    def __init__(self, broker_id: int, store: ConfigStore, dynamic: DynamicConfig, logs: LogManager) -> None:
-        self.on_unclean_allowed: Callable[[], None] = lambda: None
+    def __init__(
+        self,
+        broker_id: int,
+        store: ConfigStore,
+        dynamic: DynamicConfig,
+        logs: LogManager,
+        on_unclean_allowed: Callable[[], object],
+        record: EventRecorder = ignore_event,
+    ) -> None:
+        self._record = record
+        self._on_unclean_allowed = on_unclean_allowed
         self._broker_id = broker_id
         self._store = store
         self._dynamic = dynamic
         self._logs = logs
-        self._lane = Lane("configuration changes", self._handle)
-        self._feed: NotificationFeed | None = None
+        self._changes: ChangeFollower[tuple[str, str]] = ChangeFollower("configurations", self._changed)
+        self.entities = ClientEntities(store)
+        """Follow users, clients and IP addresses here, before :meth:`start`."""
         dynamic.on_change(self._defaults_changed)
 
     async def start(self) -> None:
-        """Watch, then read this broker's own overrides. Those of a topic are read when its logs are made.
+        """Watch, then read this broker's own overrides and those of clients. Those of a topic come with its logs.
 
         Raises :class:`kafkalite.zk.zk_client.ZkError`; call it again then.
         """
-        if self._feed is None:
-            self._feed = await self._store.watch_changes(lambda kind, name: self._lane.put((kind, name)))
+        await self._changes.start(self._store.watch_changes)
+        await self._encrypt_again()
         await self._read_brokers()
+        await self.entities.read_all()
 
     def close(self) -> None:
         """Stop watching."""
-        if self._feed is not None:
-            self._feed.stop()
-        self._lane.close()
+        self._changes.close()
 
     async def topic_config(self, topic: str) -> LogConfig:
         """The present configuration of a topic's logs; the broker's defaults if the overrides are wrong."""
@@ -73,27 +83,39 @@ class ConfigWatcher:
                 log.error("configuration of topic %s: %s; the broker's defaults are used", topic, error)
         return configs
 
-    async def _handle(self, change: tuple[str, str]) -> None:
-        try:
-            await self._read(*change)
-        except (ConnectionLostError, SessionExpiredError) as error:
-            log.info("configurations will be read again: %s", error)
-            if self._feed is not None:
-                self._feed.missed()
-
-    async def _read(self, kind: str, name: str) -> None:
+    async def _changed(self, change: tuple[str, str]) -> None:
+        kind, name = change
         if kind == EVERYTHING:
             await self._read_brokers()
+            await self.entities.read_all()
             for topic in sorted({tp.topic for tp in self._logs.logs}):
                 await self._read_topic(topic)
         elif kind == TOPICS:
             await self._read_topic(name)
         elif kind == BROKERS and name in (DEFAULT, str(self._broker_id)):
             await self._read_brokers()
+        elif kind in KINDS:
+            await self.entities.read(kind, name)
+
+    async def _encrypt_again(self) -> None:
+        """Encrypt those of this broker's passwords in ZooKeeper by the present secret that the former one encrypted."""
+        try:
+            encrypted = self._dynamic.encrypted_again(await self._store.broker(self._broker_id))
+        except MalformedZnodeError:
+            return  # _read_brokers says so.
+        if encrypted is not None:
+            await self._store.set_broker(self._broker_id, encrypted)
+            log.info("passwords of broker %d in ZooKeeper: encrypted by the new secret", self._broker_id)
 
     async def _read_brokers(self) -> None:
-        self._dynamic.update_default(await self._store.broker(DEFAULT))
-        self._dynamic.update_broker(await self._store.broker(self._broker_id))
+        try:
+            self._dynamic.update_default(await self._store.broker(DEFAULT))
+        except MalformedZnodeError as error:
+            log.error("dynamic configuration of all brokers: %s; it stays as it was", error)
+        try:
+            self._dynamic.update_broker(await self._store.broker(self._broker_id))
+        except MalformedZnodeError as error:
+            log.error("dynamic configuration of broker %d: %s; it stays as it was", self._broker_id, error)
 
     async def _read_topic(self, topic: str) -> None:
         try:
@@ -102,10 +124,13 @@ class ConfigWatcher:
             log.error("configuration of topic %s: %s; it stays as it was", topic, error)
             return
         self._logs.update_topic_config(topic, config)
-        log.info("configuration of topic %s read anew", topic)
+        log.info("configuration of topic %s was read again", topic)
+        self._record(EventKind.CONFIGURATION, f"the configuration of topic {topic} was read again", topic=topic)
         if config.unclean_leader_election_enable:
-            self.on_unclean_allowed()
+            self._on_unclean_allowed()
 
     def _defaults_changed(self, names: frozenset[str]) -> None:
-        log.info("dynamic configuration changed: %s", ", ".join(sorted(names)))
-        self._logs.update_defaults(self._dynamic.values)
+        changed = ", ".join(sorted(names))
+        log.info("dynamic configuration changed: %s", changed)
+        self._record(EventKind.CONFIGURATION, f"the broker's dynamic configuration changed: {changed}")
+        self._logs.update_defaults(log_manager_config(self._dynamic.values))

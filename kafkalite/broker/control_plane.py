@@ -1,13 +1,14 @@
-"""What this broker does with the controller's requests, and how it sends its own.
+"""What this broker does with the controller's requests.
 
-Answers to: ``kafka.server.KafkaApis`` (``handleLeaderAndIsrRequest`` and its like) and
-``kafka.server.BrokerToControllerChannelManager``. Deterministic.
+Answers to: ``kafka.server.KafkaApis`` (``handleLeaderAndIsrRequest`` and its like). Deterministic.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 
 from kafkalite.cluster.control import (
     ControlledShutdownRequest,
@@ -18,24 +19,29 @@ from kafkalite.cluster.control import (
     UpdateMetadataRequest,
 )
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker
+from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import Future, Lane
 from kafkalite.controller.controller import Controller
-from kafkalite.network.client import ConnectionLost
-from kafkalite.network.control import ControlClient
 from kafkalite.network.rate_limited_log import RateLimitedLog
+from kafkalite.network.request import ConnectionInfo
 from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
+_OLD_LISTENER = "CONTROLPLANE"
+"""Earlier brokers of kafkalite registered this listener, for control requests in a format of their own."""
+_Asked = tuple[ControlRequest, ConnectionInfo, Future[ControlResponse]]
 
 
 class ControlPlane:
     """Fences and carries out control requests.
 
     A request of an older controller, or one meant for an earlier incarnation of this broker, is refused with
-    STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH and changes nothing. ``on_request`` is called before any other is
-    carried out.
+    STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH and changes nothing. Kafka lets requests without a broker epoch pass,
+    and those with a greater one than the broker knows; here the epochs must be equal, because a replica that acts on a
+    request meant for another life of its log loses records, and the controller repeats what was refused.
+    ``on_request`` is called before any other request is carried out.
     """
 
     def __init__(
@@ -46,14 +52,46 @@ class ControlPlane:
         on_metadata: Callable[[Iterable[str]], None],
         broker_epoch: BrokerEpoch,
         now: Callable[[], float],
+        on_request: Callable[[], object],
+        inter_broker_listener: str,
+        control_listener: str | None = None,
     ) -> None:
+        self._control_listener = control_listener
+        self._reported: set[int] = set()
+        """Epochs of the brokers of earlier releases that the log names already."""
+        self.inter_broker_listener = inter_broker_listener
         self._broker_epoch = broker_epoch
-        self.on_request: Callable[[], None] = lambda: None
+        self._on_request = on_request
         self._metadata = metadata
         self._replicas = replicas
         self._controller = controller
         self._on_metadata = on_metadata
         self._complaints = RateLimitedLog(log, now)
+        self._lanes: dict[int, Lane[_Asked]] = {}
+
+    def carry_out(self, request: ControlRequest, connection: ConnectionInfo) -> Future[ControlResponse]:
+        """:meth:`handle`, after the requests that came before on ``connection``; dropped if that is closed first."""
+        lane = self._lanes.get(connection.id)
+        if lane is None:
+            lane = self._lanes[connection.id] = Lane("control plane", self._serve)
+            connection.on_close(partial(self._closed, connection.id))
+        answer: Future[ControlResponse] = Future()
+        lane.put((request, connection, answer))
+        return answer
+
+    async def _serve(self, asked: _Asked) -> None:
+        request, connection, answer = asked
+        try:
+            response = await self.handle(request)
+        except Exception as error:
+            answer.errback(error)
+        else:
+            if response.error is ErrorCode.NONE and not isinstance(request, ControlledShutdownRequest):
+                connection.is_of_controller = True
+            answer.callback(response)
+
+    def _closed(self, connection_id: int) -> None:
+        self._lanes.pop(connection_id).close()
 
     async def handle(self, request: ControlRequest) -> ControlResponse:
         """Carry ``request`` out; the answer says what went wrong."""
@@ -63,7 +101,7 @@ class ControlPlane:
         if stale:
             self._complain(request, stale)
             return ControlResponse(stale)
-        self.on_request()
+        self._on_request()
         if isinstance(request, LeaderAndIsrRequest):
             return await self._replicas.become_leader_or_follower(request)
         if isinstance(request, StopReplicaRequest):
@@ -86,23 +124,30 @@ class ControlPlane:
             )  # fmt: skip
 
     def _update_metadata(self, request: UpdateMetadataRequest) -> ControlResponse:
-        self._metadata.update_brokers({broker.id: broker for broker in request.brokers})
+        self._metadata.update_brokers({broker.id: self._with_epochs(broker) for broker in request.brokers})
         news = {state.topic for state in self._metadata.apply(request.states)}
         if news:
             self._on_metadata(sorted(news))
         return ControlResponse(ErrorCode.NONE)
 
+    def _with_epochs(self, broker: Broker) -> Broker:
+        """A request of Kafka's controller names no broker epochs: those that ZooKeeper named stay."""
+        known = self._metadata.broker(broker.id)
+        if broker.epoch >= 0 or known is None:
+            return broker
+        return replace(broker, epoch=known.epoch, unclean_start_epoch=known.unclean_start_epoch)
 
-class ControllerChannel:
-    """A controller's way to the brokers: the port :class:`kafkalite.controller.channel_manager.BrokerChannel`."""
-
-    def __init__(self, client: ControlClient, timeout: float) -> None:
-        self._client = client
-        self._timeout = timeout
-
-    def send(self, broker: Broker, request: ControlRequest) -> Awaitable[ControlResponse]:
-        """Deliver ``request`` to the broker's control-plane listener. Raises :class:`ConnectionLost`."""
-        endpoint = broker.endpoint(CONTROL_PLANE_LISTENER)
-        if endpoint is None:
-            raise ConnectionLost(f"broker {broker.id} has no listener {CONTROL_PLANE_LISTENER}")
-        return self._client.send(endpoint, request, self._timeout)
+    def brokers_changed(self) -> None:
+        """Log an error for each live broker of an earlier release, because its control requests have another format."""
+        for broker in self._metadata.brokers.values():
+            if (
+                broker.endpoint(_OLD_LISTENER) is not None
+                and self._control_listener != _OLD_LISTENER
+                and broker.epoch not in self._reported
+            ):
+                self._reported.add(broker.epoch)
+                log.error(
+                    "broker %d runs an earlier kafkalite, which takes control requests in another format (it "
+                    "registered a listener %s): stop all brokers, then start them with one release (docs/deploy.md)",
+                    broker.id, _OLD_LISTENER,
+                )  # fmt: skip

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalite.common.config import ConfigKey, ConfigType, Update
-
-_MAX_INT: Final = (1 << 31) - 1
+from kafkalite.common.config import MAX_INT, ConfigKey, ConfigType, Update
 
 GROUPS: Final = (
     ConfigKey(
@@ -29,7 +27,7 @@ GROUPS: Final = (
         "How long the first rebalance of an empty group waits for more members.",
         minimum=0,
     ),
-    ConfigKey("group.max.size", ConfigType.INT, _MAX_INT, "Most members that a group may have.", minimum=1),
+    ConfigKey("group.max.size", ConfigType.INT, MAX_INT, "Most members that a group may have.", minimum=1),
     ConfigKey(
         "offset.metadata.max.bytes",
         ConfigType.INT,
@@ -66,6 +64,7 @@ TRANSACTIONS: Final = (
         ConfigType.BOOLEAN,
         False,
         "Whether producers may open transactions without a timeout (KIP-939), by a timeout of 2147483647 ms.",
+        is_own=True,
     ),
     ConfigKey(
         "transactional.id.expiration.ms",

@@ -15,10 +15,11 @@ from kafkalite.broker.marker_channel import BrokerMarkerChannel
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker
 from kafkalite.common.clock import Clock
+from kafkalite.common.events import EventRecorder, ignore_event
 from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.offsets.offset_manager import OffsetManager
-from kafkalite.coordinator.transaction.ports import CoordinatorDependencies
 from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from kafkalite.coordinator.transaction.values import CoordinatorDependencies
 from kafkalite.replication.leader_endpoint import LeaderConnection
 from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.groups import GroupStore
@@ -40,23 +41,33 @@ class Coordinators:
         clock: Clock,
         config: DynamicConfig,
         rng: random.Random,
+        record: EventRecorder = ignore_event,
     ) -> None:
         claims = ClaimStore(stores.client, clock)
         transactions = TransactionStore(stores.client, config["transaction.state.log.num.partitions"])
         self.offsets = offsets = OffsetManager(
-            stores.client, clock, config, lambda tp: metadata.state(tp) is not None, transactions
+            stores.client, clock, config, lambda tp: metadata.state(tp) is not None, transactions, record
         )
         self._markers = BrokerMarkerChannel(open_connection, config["request.timeout.ms"] / 1000)
         self.groups = GroupCoordinator(
-            broker_id, claims, GroupStore(stores.client), offsets, metadata, clock, config, rng
+            broker_id,
+            claims,
+            GroupStore(stores.client, stores.znode_acls),
+            offsets,
+            metadata,
+            clock,
+            config,
+            rng,
+            record,
         )
         self.transactions = TransactionCoordinator(
             broker_id,
             claims,
             transactions,
-            CoordinatorDependencies(producer_ids, offsets.transactional, metadata, self._markers),
+            CoordinatorDependencies(producer_ids.generate, offsets.transactional, metadata, self._markers),
             clock,
             config,
+            record,
         )
 
     def start(self) -> None:

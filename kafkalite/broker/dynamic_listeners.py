@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.broker.listeners import LISTENER_KEYS, Listening
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Endpoint
+from kafkalite.cluster.model import Endpoint
 from kafkalite.common.errors import ConfigError, StartupError
-from kafkalite.network.control import ControlServer
+from kafkalite.network.endpoint_security import ListenerSecurity
 from kafkalite.network.server import KafkaServer
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,8 @@ class DynamicListeners:
     """Opens and closes ports of ``server`` as the configuration in force says. The control plane keeps its port.
 
     ``static`` are the listeners of server.properties, used if those in ZooKeeper are wrong. A listener whose address
-    changes is closed and opened again. ``on_change`` is called after :attr:`advertised` changed.
+    changes is closed and opened again. ``security`` says how the connections of a listener are secured. ``on_change``
+    is called after :attr:`advertised` changed.
     """
 
     def __init__(
@@ -30,33 +31,32 @@ class DynamicListeners:
         static: Listening,
         dynamic: DynamicConfig,
         server: KafkaServer,
-        control: ControlServer,
+        security: Callable[[Endpoint], ListenerSecurity],
         on_change: Callable[[], object],
     ) -> None:
         self._listening = static
         self._dynamic = dynamic
         self._server = server
-        self._control = control
+        self._security = security
         self._on_change = on_change
         self._ports: dict[str, int] = {}
-        self._plane: Endpoint | None = None
 
     @property
     def advertised(self) -> tuple[Endpoint, ...]:
         """The addresses at which clients and brokers reach this broker, after :meth:`bind`."""
-        endpoints = self._listening.reachable(self._ports)
-        # Without a configured control plane its host is that of the first listener, which may change; its socket stays.
-        return tuple(self._plane or each if each.listener == CONTROL_PLANE_LISTENER else each for each in endpoints)
+        return self._listening.reachable(self._ports)
 
     def bind(self) -> None:
         """Bind all ports without serving yet. Raises :class:`StartupError`."""
         self._listening = self._configured() or self._listening
         for endpoint in self._listening.bound:
-            if endpoint.listener == CONTROL_PLANE_LISTENER:
-                self._ports[endpoint.listener] = self._control.listen(endpoint.host, endpoint.port)
-            else:
-                self._ports[endpoint.listener] = self._server.bind(endpoint.host, endpoint.port, endpoint.listener)
-        self._plane = next(each for each in self.advertised if each.listener == CONTROL_PLANE_LISTENER)
+            self._ports[endpoint.listener] = self._server.bind(
+                endpoint.host, endpoint.port, endpoint.listener, self._security(endpoint)
+            )
+
+    def queue(self) -> None:
+        """Let connections wait until :meth:`open`. Raises :class:`StartupError`."""
+        self._server.queue()
 
     def open(self) -> None:
         """Serve, and follow changes. Raises :class:`StartupError`."""
@@ -82,9 +82,13 @@ class DynamicListeners:
         old, new = self._listening.of_clients, wanted.of_clients
         try:
             opened = self._server.bind_all(
-                [(each.host, each.port, name) for name, each in new.items() if old.get(name) != each]
+                [
+                    (each.host, each.port, name, self._security(each))
+                    for name, each in new.items()
+                    if old.get(name) != each
+                ]
             )
-        except StartupError as error:
+        except (ConfigError, StartupError) as error:
             log.error("Listeners stay as they are: %s", error)
             return
         for name in sorted(name for name, each in old.items() if new.get(name) != each):

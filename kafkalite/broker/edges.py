@@ -7,23 +7,28 @@ makes those of the operating system; a simulation hands in its own.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from kafkalite.broker.cleaner import CleanerProcesses
+from kafkalite.broker.cleaner import CleanerProcesses, ProcessSpawner
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.broker.guardian import Guardian
+from kafkalite.broker.guardian_process import close_session
 from kafkalite.broker.watchdog import Watchdog
 from kafkalite.common.clock import Clock
+from kafkalite.common.recent_times import RecentTimes
 from kafkalite.common.tasks import Executor
-from kafkalite.log.cleaner.port import CleanerPool
-from kafkalite.log.file_system import FileSystem, OsFileSystem
-from kafkalite.network.reactor import ReactorClock, ThreadExecutor
+from kafkalite.log.cleaner.job import CleanerPool
+from kafkalite.log.file_system import FileSystem
+from kafkalite.network.reactor import Reactor, ReactorClock, ReactorNames, ThreadExecutor
 from kafkalite.network.sockets import OsSockets, Sockets
+from kafkalite.security.zookeeper_security import zookeeper_security
 from kafkalite.zk.kazoo_client import KazooZkClient
 from kafkalite.zk.zk_client import ZkClient
+from kafkalite.zk.znode_acls import ZnodeAcls
 
 
 class ZkSession(ZkClient, Protocol):
@@ -51,7 +56,7 @@ class WorkPool(Executor, Protocol):
         """Run at most ``size`` pieces of work at a time from now on."""
 
     def close(self) -> None:
-        """Wait for the work under way; take no more."""
+        """Wait for the running work; accept no more."""
 
 
 class SessionGuardian(Protocol):
@@ -63,6 +68,10 @@ class SessionGuardian(Protocol):
     def release(self) -> None:
         """The session is closed, or about to be: guard nothing."""
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the session is guarded now."""
+
 
 class SessionWatchdog(Protocol):
     """Ends the broker's ZooKeeper session while the broker's reactor hangs."""
@@ -70,8 +79,22 @@ class SessionWatchdog(Protocol):
     def watch(self, session: int, password: bytes, timeout_ms: int) -> None:
         """From now on, give this session up if the reactor hangs longer than ``timeout_ms``."""
 
+    @property
+    def hangs(self) -> int:
+        """How often the reactor hung for so long that the session was given up."""
+
     def stop(self) -> None:
         """Stop watching."""
+
+
+class ProcessReactor(Reactor, ReactorNames, ProcessSpawner, Protocol):
+    """What a broker that is a process of its own uses of Twisted's reactor."""
+
+    running: bool
+
+    def callWhenRunning(self, call: Callable[[], object], /) -> object: ...  # noqa: N802
+    def run(self) -> None: ...
+    def stop(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +102,12 @@ class Edges:
     """What a broker needs from outside. One value serves one run of one broker.
 
     ``reactor`` has the methods of Twisted's reactor that the network uses; ``clock`` tells the time of day as well;
-    every random choice is drawn from ``rng``. Without ``guardian`` a session ends by its timeout. ``boot_id`` names
-    the present boot of the machine, and is empty where it is unknown.
+    every random choice is drawn from ``rng``, and those that must be unpredictable are from ``secrets``. Without
+    ``guardian`` a session ends by its timeout. ``boot_id`` names the present boot of the machine, and is empty where it
+    is unknown. ``znode_acls`` only where the broker protects the ZooKeeper tree (``zookeeper.set.acl``).
     """
 
-    reactor: Any
+    reactor: Reactor
     clock: Clock
     sockets: Sockets
     zk: ZkSession
@@ -93,33 +117,45 @@ class Edges:
     watchdog: SessionWatchdog
     cleaners: CleanerPool
     rng: random.Random
+    secrets: random.Random
     boot_id: str
+    znode_acls: ZnodeAcls | None = None
+    zk_latency: RecentTimes = field(default_factory=RecentTimes)
+    """How long ZooKeeper took to answer."""
 
     @classmethod
-    def real(cls, reactor: Any, config: BrokerConfig) -> Edges:
-        """Edges of the operating system: sockets, files, threads and child processes, with Twisted's ``reactor``."""
+    def real(cls, reactor: ProcessReactor, config: BrokerConfig) -> Edges:
+        """Edges of the operating system: sockets, files, threads and child processes, with Twisted's ``reactor``.
+
+        Raises :class:`kafkalite.common.errors.ConfigError` where the security of ZooKeeper cannot be had.
+        """
         values = config.values
         clock = ReactorClock(reactor)
         hosts = values["zookeeper.connect"]
+        security = zookeeper_security(values, lambda path: Path(path).read_bytes())
+        zk = KazooZkClient(
+            reactor.callFromThread,
+            hosts,
+            values["zookeeper.session.timeout.ms"],
+            config.zookeeper_connection_timeout_ms,
+            security,
+            values["zookeeper.set.acl"],
+        )
         return cls(
             reactor=reactor,
             clock=clock,
             sockets=OsSockets(reactor),
-            zk=KazooZkClient(
-                reactor.callFromThread,
-                hosts,
-                values["zookeeper.session.timeout.ms"],
-                config.zookeeper_connection_timeout_ms,
-                values["zookeeper.auth.digest"],
-                values["zookeeper.set.acl"],
-            ),
-            fs=OsFileSystem(),
+            zk=zk,
+            fs=FileSystem(),
             executor=ThreadExecutor(reactor, values["background.threads"]),
-            guardian=Guardian(hosts, clock) if values["zookeeper.session.guardian.enable"] else None,
-            watchdog=Watchdog(hosts, clock),
+            guardian=Guardian(hosts, clock, security) if values["zookeeper.session.guardian.enable"] else None,
+            watchdog=Watchdog(hosts, clock, partial(close_session, security=security)),
             cleaners=CleanerProcesses(reactor),
             rng=random.Random(),
+            secrets=random.SystemRandom(),
             boot_id=read_boot_id(),
+            zk_latency=zk.latency,
+            znode_acls=zk if values["zookeeper.set.acl"] else None,
         )
 
 

@@ -12,10 +12,13 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import kafkalite
 from kafkalite.broker import guardian_process
 from kafkalite.broker.guardian_process import MESSAGE
 from kafkalite.common.clock import Clock, Timer
+from kafkalite.zk.session_security import OPEN, ZkSecurity
 
 log = logging.getLogger(__name__)
 CHECK_INTERVAL = 5.0
@@ -25,13 +28,14 @@ CHECK_INTERVAL = 5.0
 class Guardian:
     """Keeps one guardian process running and sends it the credentials of the session.
 
-    ``hosts``: the ZooKeeper connection string. Call :meth:`watch` in each new session, and :meth:`release` before a
-    session is closed in order.
+    ``hosts``: the ZooKeeper connection string; ``security``: how ZooKeeper is secured. Call :meth:`watch` in each new
+    session, and :meth:`release` before a session is closed in order.
     """
 
-    def __init__(self, hosts: str, clock: Clock) -> None:
+    def __init__(self, hosts: str, clock: Clock, security: ZkSecurity = OPEN) -> None:
         self._hosts = hosts
         self._clock = clock
+        self._security_fd = _file_with(security) if security != OPEN else -1
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
         self._message = MESSAGE.pack(0, 0, b"")
@@ -41,6 +45,11 @@ class Guardian:
     def pid(self) -> int | None:
         """Process id of the guardian; ``None`` while none runs."""
         return self._process.pid if self._process is not None else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a guardian runs."""
+        return self._process is not None and self._process.poll() is None
 
     def watch(self, session: int, password: bytes, timeout_ms: int) -> None:
         """Guard this session from now on, instead of any other."""
@@ -84,10 +93,15 @@ class Guardian:
         self._close_pipe()
         # Both ends are close-on-exec, because another child of the broker would keep the pipe open after its death.
         reader, self._pipe = os.pipe()
+        command = [sys.executable, "-I", "-S", str(guardian_process.__file__), self._hosts]
+        secrets = [self._security_fd] if self._security_fd >= 0 else []
+        if secrets:
+            command += [str(Path(kafkalite.__file__).parents[1]), str(self._security_fd)]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(guardian_process.__file__), self._hosts],
+                command,
                 stdin=reader,
+                pass_fds=secrets,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
@@ -100,3 +114,11 @@ class Guardian:
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
+
+
+def _file_with(security: ZkSecurity) -> int:
+    """A file in memory, for the guardian alone, because a command line would show the keys and a disk keep them."""
+    fd = os.memfd_create("kafkalite-zookeeper-security", os.MFD_CLOEXEC)
+    with os.fdopen(fd, "wb", closefd=False) as file:
+        file.write(security.encode())
+    return fd

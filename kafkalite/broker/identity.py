@@ -9,7 +9,7 @@ import logging
 
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.log.file_system import FileSystem
-from kafkalite.log.meta_properties import stored_broker_id
+from kafkalite.log.log_dir_files import stored_broker_id
 from kafkalite.zk.stores.brokers import BrokerStore
 
 log = logging.getLogger(__name__)

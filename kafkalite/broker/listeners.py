@@ -9,14 +9,14 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kafkalite.broker.config_keys import BROKER_CONFIGS
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Endpoint
+from kafkalite.cluster.model import Endpoint
+from kafkalite.common.config import ConfigValues
 from kafkalite.common.errors import ConfigError
 
 _LISTENER = re.compile(r"^([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)$")
-_IMPLEMENTED_PROTOCOLS = ("PLAINTEXT",)
 LISTENER_KEYS: Final = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 """The listeners' keys that may change while a broker runs."""
 
@@ -26,27 +26,39 @@ class Listening:
     """The listeners of a broker's configuration; ``Listening.parse`` checks them as a whole.
 
     ``bound`` are the addresses to bind (host "" is every address, port 0 any free one), ``advertised`` those that
-    clients and brokers connect to; both include the control plane's. ``protocols`` are the security protocols by
-    listener name, and ``inter_broker`` is the listener on which brokers fetch from each other.
+    clients and brokers connect to. ``protocols`` are the security protocols by listener name, ``inter_broker`` is the
+    listener on which brokers fetch from each other, and ``control_plane`` the one that takes the controller's requests,
+    ``None`` where that is ``inter_broker``, too.
     """
 
     bound: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
     protocols: Mapping[str, str]
     inter_broker: str
+    control_plane: str | None = None
 
     @classmethod
-    def parse(cls, values: Mapping[str, Any]) -> Listening:
+    def parse(cls, values: ConfigValues) -> Listening:
         """Parse a broker's values. Raises :class:`ConfigError` with the key, its value and the allowed values."""
         protocols = listener_protocols(values)
-        bound = with_control_plane(served_listeners("listeners", values["listeners"], protocols), values, protocols)
+        bound = tuple(parse_listeners("listeners", values["listeners"], protocols))
         advertised = advertised_listeners(values, bound, protocols)
-        return cls(bound, advertised, protocols, inter_broker_listener(values, advertised))
+        inter_broker = inter_broker_listener(values, advertised)
+        return cls(bound, advertised, protocols, inter_broker, control_plane_listener(values, advertised, inter_broker))
 
     @property
     def of_clients(self) -> dict[str, Endpoint]:
         """The addresses to bind by listener name, without the control plane."""
-        return {each.listener: each for each in self.bound if each.listener != CONTROL_PLANE_LISTENER}
+        return {each.listener: each for each in self.bound if each.listener != self.control_plane}
+
+    @property
+    def between_brokers(self) -> tuple[str, ...]:
+        """The listeners on which brokers connect to each other."""
+        return (self.inter_broker,) if self.control_plane is None else (self.inter_broker, self.control_plane)
+
+    def endpoints_of_control_plane(self) -> set[Endpoint]:
+        """The addresses of the control plane's own listener, bound and advertised; empty where it has none."""
+        return {each for each in (*self.bound, *self.advertised) if each.listener == self.control_plane}
 
     def reachable(self, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:
         """Endpoints for ``/brokers/ids``, once the listeners in ``ports`` are bound; port 0 becomes the real one."""
@@ -56,7 +68,7 @@ class Listening:
         )
 
 
-def check_listeners(present: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
+def check_listeners(present: ConfigValues, changed: ConfigValues) -> None:
     """Check that a running broker may change its listeners so. Raises :class:`ConfigError`.
 
     Answers to: ``DynamicListenerConfig.validateReconfiguration``.
@@ -77,9 +89,8 @@ def check_listeners(present: Mapping[str, Any], changed: Mapping[str, Any]) -> N
             f"The listener on which brokers fetch from each other cannot be changed while they run: it is "
             f"{now.inter_broker}, and would be {then.inter_broker}"
         )
-    planes = [each for each in (*now.bound, *then.bound) if each.listener == CONTROL_PLANE_LISTENER and each.port]
-    if len(set(planes)) > 1:
-        raise ConfigError(f"The address of {CONTROL_PLANE_LISTENER} cannot be changed while the broker runs")
+    if now.endpoints_of_control_plane() != then.endpoints_of_control_plane():
+        raise ConfigError(f"The address of {now.control_plane} cannot be changed while the broker runs")
 
 
 def parse_listeners(name: str, text: str, listener_map: Mapping[str, str]) -> list[Endpoint]:
@@ -112,50 +123,12 @@ def parse_listeners(name: str, text: str, listener_map: Mapping[str, str]) -> li
     return endpoints
 
 
-def served_listeners(name: str, text: str, listener_map: Mapping[str, str]) -> list[Endpoint]:
-    """As :func:`parse_listeners`; refuses security protocols that kafkalite does not serve."""
-    endpoints = parse_listeners(name, text, listener_map)
-    for endpoint in endpoints:
-        if endpoint.security_protocol not in _IMPLEMENTED_PROTOCOLS:
-            raise ConfigError(
-                f"Invalid value {text} for configuration {name}: security protocol {endpoint.security_protocol} "
-                f"is not served; allowed is {', '.join(_IMPLEMENTED_PROTOCOLS)}"
-            )
-    return endpoints
-
-
-def with_control_plane(
-    listeners: list[Endpoint], values: Mapping[str, Any], listener_map: Mapping[str, str]
-) -> tuple[Endpoint, ...]:
-    """``listeners`` and the control plane's, added if absent on a free port of the first listener's host."""
-    named = values["control.plane.listener.name"]
-    present = any(endpoint.listener == CONTROL_PLANE_LISTENER for endpoint in listeners)
-    if named is not None and named.upper() != CONTROL_PLANE_LISTENER:
-        raise ConfigError(
-            f"Invalid value {named} for configuration control.plane.listener.name: allowed is {CONTROL_PLANE_LISTENER}"
-        )
-    if named is not None and not present:
-        raise ConfigError(
-            f"Invalid value {values['listeners']} for configuration listeners: allowed is a list that has "
-            f"{CONTROL_PLANE_LISTENER}, which control.plane.listener.name asks for"
-        )
-    if present:
-        if len(listeners) == 1:
-            raise ConfigError(
-                f"Invalid value {values['listeners']} for configuration listeners: allowed is at least one listener "
-                f"besides {CONTROL_PLANE_LISTENER}"
-            )
-        return tuple(listeners)
-    protocol = listener_map[CONTROL_PLANE_LISTENER]
-    return (*listeners, Endpoint(CONTROL_PLANE_LISTENER, protocol, listeners[0].host, 0))
-
-
 def advertised_listeners(
-    values: Mapping[str, Any], listeners: Sequence[Endpoint], listener_map: Mapping[str, str]
+    values: ConfigValues, listeners: Sequence[Endpoint], listener_map: Mapping[str, str]
 ) -> tuple[Endpoint, ...]:
     """The advertised endpoint of each listener; port 0 is replaced after binding."""
     text = values["advertised.listeners"]
-    chosen = list(listeners) if not text else served_listeners("advertised.listeners", text, listener_map)
+    chosen = list(listeners) if not text else parse_listeners("advertised.listeners", text, listener_map)
     bound = {endpoint.listener: endpoint for endpoint in listeners}
     for endpoint in chosen:
         if endpoint.listener not in bound:
@@ -168,10 +141,6 @@ def advertised_listeners(
                 f"Invalid value {text} for configuration advertised.listeners: allowed is an address that clients can "
                 f"reach, not {endpoint.host}"
             )
-    if all(endpoint.listener != CONTROL_PLANE_LISTENER for endpoint in chosen):
-        plane = bound[CONTROL_PLANE_LISTENER]
-        host = plane.host or chosen[0].host
-        chosen.append(Endpoint(plane.listener, plane.security_protocol, host, plane.port))
     return tuple(
         Endpoint(endpoint.listener, endpoint.security_protocol, _reachable(endpoint.host), endpoint.port)
         for endpoint in chosen
@@ -183,8 +152,8 @@ def _reachable(host: str) -> str:
     return socket.getfqdn() if host in ("", "0.0.0.0", "::") else host
 
 
-def listener_protocols(values: Mapping[str, Any]) -> dict[str, str]:
-    """``listener.security.protocol.map`` as a mapping, the control plane included."""
+def listener_protocols(values: ConfigValues) -> dict[str, str]:
+    """``listener.security.protocol.map`` as a mapping."""
     name, text = "listener.security.protocol.map", values["listener.security.protocol.map"]
     known = BROKER_CONFIGS["security.inter.broker.protocol"].choices
     mapped = {}
@@ -193,26 +162,43 @@ def listener_protocols(values: Mapping[str, Any]) -> dict[str, str]:
         if protocol.strip().upper() not in known or not listener.strip():
             raise ConfigError(f"Invalid value {part} for configuration {name}: allowed is NAME:{'|'.join(known)}")
         mapped[listener.strip().upper()] = protocol.strip().upper()
-    mapped.setdefault(CONTROL_PLANE_LISTENER, "PLAINTEXT")
     return mapped
 
 
-def inter_broker_listener(values: Mapping[str, Any], advertised: Sequence[Endpoint]) -> str:
+def inter_broker_listener(values: ConfigValues, advertised: Sequence[Endpoint]) -> str:
     """Name of the listener on which brokers fetch from each other."""
     named, protocol = values["inter.broker.listener.name"], values["security.inter.broker.protocol"]
-    clients = [endpoint for endpoint in advertised if endpoint.listener != CONTROL_PLANE_LISTENER]
-    for endpoint in clients:
+    for endpoint in advertised:
         if endpoint.listener == (named.upper() if named else protocol):
             return endpoint.listener
     if named:
         raise ConfigError(
             f"Invalid value {named} for configuration inter.broker.listener.name: allowed are the advertised listeners "
-            f"({', '.join(endpoint.listener for endpoint in clients)})"
+            f"({', '.join(endpoint.listener for endpoint in advertised)})"
         )
-    for endpoint in clients:
+    for endpoint in advertised:
         if endpoint.security_protocol == protocol:
             return endpoint.listener
     raise ConfigError(
         f"Invalid value {protocol} for configuration security.inter.broker.protocol: "
         "allowed is the protocol of one of the listeners"
     )
+
+
+def control_plane_listener(values: ConfigValues, advertised: Sequence[Endpoint], inter_broker: str) -> str | None:
+    """Name of the listener that takes the controller's requests, where it is one of its own (KIP-291)."""
+    name, key = values["control.plane.listener.name"], "control.plane.listener.name"
+    if name is None:
+        return None
+    listener: str = name.upper()
+    if listener == inter_broker:
+        raise ConfigError(
+            f"Invalid value {name} for configuration {key}: allowed is another listener than that between brokers "
+            f"({inter_broker}); without {key} that one takes the controller's requests"
+        )
+    names = [endpoint.listener for endpoint in advertised]
+    if listener not in names:
+        raise ConfigError(
+            f"Invalid value {name} for configuration {key}: allowed are the advertised listeners ({', '.join(names)})"
+        )
+    return listener

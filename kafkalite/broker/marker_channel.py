@@ -7,21 +7,22 @@ Deterministic (the connection is a port).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.types import TopicPartition, by_topic
 from kafkalite.coordinator.transaction.values import MarkerResults, TransactionMarker
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import decode_response, encode_request, request_class
+from kafkalite.protocol.codec import decode_response, encode_request
 from kafkalite.replication.leader_endpoint import LeaderConnection
 
 _VERSION: Final = 1
 
 
 class BrokerMarkerChannel:
-    """Implements :class:`kafkalite.coordinator.transaction.ports.MarkerChannel`; ``timeout`` in seconds."""
+    """Implements :class:`kafkalite.coordinator.transaction.values.MarkerChannel`; ``timeout`` in seconds."""
 
     def __init__(self, open_connection: Callable[[Broker], LeaderConnection], timeout: float) -> None:
         self._open = open_connection
@@ -58,31 +59,27 @@ class BrokerMarkerChannel:
             connection.close()
 
 
-def _request(markers: Sequence[TransactionMarker]) -> Any:
-    kind = request_class(ApiKey.WRITE_TXN_MARKERS)
+def _request(markers: Sequence[TransactionMarker]) -> messages.WriteTxnMarkersRequest:
+    kind = messages.WriteTxnMarkersRequest
     entry = kind.WritableTxnMarker
-    written = []
-    for marker in markers:
-        topics: dict[str, list[int]] = {}
-        for tp in marker.partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        written.append(
-            entry(
-                version=_VERSION,
-                producer_id=marker.producer_id,
-                producer_epoch=marker.producer_epoch,
-                transaction_result=marker.commit,
-                coordinator_epoch=marker.coordinator_epoch,
-                topics=[
-                    entry.WritableTxnMarkerTopic(version=_VERSION, name=name, partition_indexes=indexes)
-                    for name, indexes in topics.items()
-                ],
-            )
+    written = [
+        entry(
+            version=_VERSION,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transaction_result=marker.commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            topics=[
+                entry.WritableTxnMarkerTopic(version=_VERSION, name=name, partition_indexes=indexes)
+                for name, indexes in by_topic((tp, tp.partition) for tp in marker.partitions).items()
+            ],
         )
+        for marker in markers
+    ]
     return kind(version=_VERSION, markers=written)
 
 
-def _results(response: Any) -> MarkerResults:
+def _results(response: messages.WriteTxnMarkersResponse) -> MarkerResults:
     return {
         (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode(partition.error_code)
         for marker in response.markers

@@ -15,12 +15,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Protocol
 
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
-from kafkalite.common.tasks import gather, spawn
+from kafkalite.common.tasks import gather, gather_in_parts, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.topics import TopicStore
@@ -189,9 +190,7 @@ class MetadataWatcher:
             invalid |= await self._read_names()
         topics, states = self._sort(invalid)
         wanted = set(states)
-        for start in range(0, len(topics), CHUNK):
-            for tps in await gather(self._read_assignment(topic) for topic in topics[start : start + CHUNK]):
-                wanted.update(tps)
+        wanted.update(chain.from_iterable(await gather_in_parts(self._read_assignment, topics, CHUNK)))
         await self._read_states(sorted(wanted))
         if self._news:
             news, self._news = self._news, set()

@@ -8,14 +8,24 @@ from __future__ import annotations
 import gc
 import logging
 import resource
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.threads import blockingCallFromThread
 
 from kafkalite.broker.config import BrokerConfig
+from kafkalite.broker.log_format import TEXT, hold_log_back, use_format
 from kafkalite.common.errors import ConfigError, StartupError
 from kafkalite.common.tasks import deferred
+from kafkalite.zk.zk_client import NoIdentityError, NotAuthorizedError
+
+if TYPE_CHECKING:
+    from kafkalite.broker.edges import ProcessReactor
+    from kafkalite.broker.server import BrokerServer
 
 log = logging.getLogger(__name__)
 
@@ -25,20 +35,25 @@ _GENERATION_0 = 50_000
 
 def run(path: Path, overrides: Mapping[str, str]) -> int:
     """Serve until SIGTERM or SIGINT. Returns 0 after a controlled shutdown, 1 if the broker did not start or go on."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
-    )
+    held = hold_log_back()
     try:
         config = BrokerConfig.load(path, overrides)
     except ConfigError as error:
+        use_format(held, TEXT)
         log.critical("%s", error)
         return 1
+    use_format(held, config.values["log.format"])
     # Collect no garbage during the start, because its objects stay: collections would cost a seventh of the start.
     gc.disable()
     _raise_descriptor_limit()
     from twisted.internet import reactor
 
-    return _Process(reactor, config).run()
+    try:
+        process = _Process(cast("ProcessReactor", reactor), config)
+    except (ConfigError, StartupError) as error:
+        log.critical("%s", error)
+        return 1
+    return process.run()
 
 
 def _raise_descriptor_limit() -> None:
@@ -48,14 +63,14 @@ def _raise_descriptor_limit() -> None:
 
 
 class _Process:
-    def __init__(self, reactor: Any, config: BrokerConfig) -> None:
+    def __init__(self, reactor: ProcessReactor, config: BrokerConfig) -> None:
         from kafkalite.broker.edges import Edges
         from kafkalite.broker.server import BrokerServer
 
         self._reactor = reactor
-        self._server = BrokerServer(config, Edges.real(reactor, config))
-        self._server.on_fatal = self._fatal
-        self._serving = False
+        self._connect = partial(BrokerServer.connect, config, Edges.real(reactor, config), self._fatal)
+        self._metrics_listener = config.values["metrics.listener"]
+        self._serving: BrokerServer | None = None
         self._status = 0
 
     def run(self) -> int:
@@ -66,22 +81,64 @@ class _Process:
 
     async def _start(self) -> None:
         try:
-            await self._server.start()
+            server = await self._connect()
+            await server.start()
+            if self._metrics_listener:
+                self._serve_metrics(server)
         except (StartupError, ConfigError) as error:
             self._fatal(error)
+        except NoIdentityError as error:
+            self._fatal(
+                StartupError(
+                    f"zookeeper.set.acl=true, but ZooKeeper knows no identity of this broker ({error.path}): does the "
+                    "ensemble ask for certificates (ssl.clientAuth=need), or for a login (authProvider.sasl)?"
+                )
+            )
+        except NotAuthorizedError as error:
+            self._fatal(
+                StartupError(
+                    f"ZooKeeper does not let this broker write {error.path}, because another identity owns the tree: "
+                    "give all brokers the same one (zookeeper.auth.digest, zookeeper.ssl.keystore.location or "
+                    "java.security.auth.login.config)"
+                )
+            )
         except Exception as error:
             log.critical("the broker could not start: %s", error, exc_info=error)
             self._fatal(None)
         else:
-            self._serving = True
+            self._serving = server
             gc.collect()
             gc.freeze()
             gc.set_threshold(_GENERATION_0, 20, 100)
             gc.enable()
 
+    def _serve_metrics(self, server: BrokerServer) -> None:
+        # Here, because a broker without a listener for metrics need not load a web server.
+        from kafkalite.metrics.endpoint import MetricsEndpoint
+        from kafkalite.metrics.events_page import EVENTS_PATH, events_page
+        from kafkalite.metrics.exposition import metrics_app
+        from kafkalite.metrics.trace_page import TRACE_PATH, trace_page
+
+        address = urlsplit(self._metrics_listener)
+        reactor = cast("IReactorFromThreads", self._reactor)
+        metrics = metrics_app(server.collectors(), partial(blockingCallFromThread, reactor))
+        wait_for_reactor: Callable[[Callable[[], object]], object] = partial(blockingCallFromThread, reactor)
+        prepare = partial(wait_for_reactor, lambda: deferred(server.prepare_metrics()))
+        host, port = address.hostname or "", address.port or 0
+        allowed: Callable[[Callable[[], bool]], bool] = partial(blockingCallFromThread, reactor)
+        security = server.page_security(host, port, allowed) if address.scheme == "https" else None
+        events = events_page(lambda: blockingCallFromThread(reactor, server.events.snapshot))
+        traces = server.traces
+        trace = trace_page(
+            lambda tp, seconds: blockingCallFromThread(reactor, traces.arm, tp, seconds),
+            # The clock alone is read here, because waiting for the reactor would make the comparison less exact.
+            lambda tp: traces.frames() if tp is None else blockingCallFromThread(reactor, traces.frames, tp),
+        )
+        MetricsEndpoint(host, port, metrics, prepare, security, {EVENTS_PATH: events, TRACE_PATH: trace})
+
     async def _stop(self) -> None:
-        if self._serving:
-            await self._server.stop()
+        if self._serving is not None:
+            await self._serving.stop()
 
     def _fatal(self, error: Exception | None) -> None:
         if error is not None:

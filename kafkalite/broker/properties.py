@@ -1,15 +1,27 @@
-"""Java's properties syntax, as ``server.properties`` is written.
+"""Java's properties syntax, as ``server.properties`` and the files of client properties are written.
 
-Answers to: ``java.util.Properties.load``. Pure.
+Answers to: ``java.util.Properties.load``. Pure, except for :func:`load_properties`, which reads a file.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.)|$)", re.DOTALL)
 _BLANK = " \t\f"
+
+
+def load_properties(path: str | Path) -> dict[str, str]:
+    """Names and values of the file at ``path``: UTF-8, or else Latin-1. Raises ``OSError``."""
+    data = Path(path).read_bytes()
+    try:
+        # Java reads Latin-1, but editors write UTF-8.
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return parse_properties(text)
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -59,4 +71,7 @@ def _unescape(text: str) -> str:
             return chr(int(match[1], 16))
         return _ESCAPES.get(match[2], match[2]) if match[2] else ""
 
-    return _ESCAPE.sub(replace, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    # A character beyond U+FFFF is written as the two halves that Java's strings have.
+    return _ESCAPE.sub(replace, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

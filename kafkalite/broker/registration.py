@@ -1,4 +1,4 @@
-"""The registration of this broker in ``/brokers/ids``, in each session anew.
+"""The registration of this broker in ``/brokers/ids``, again in each session.
 
 Answers to: ``kafka.server.KafkaServer`` (registration) and its ``StateChangeHandler``. Deterministic.
 """
@@ -54,6 +54,10 @@ class Registration:
         """``Broker.unclean_start_epoch`` of this broker, -1 where it never registered after an unclean start."""
         return self._broker.unclean_start_epoch
 
+    def describe(self, endpoints: tuple[Endpoint, ...], unclean_start_epoch: int) -> None:
+        """What :meth:`start` registers; known once the ports are bound and the logs are loaded."""
+        self._broker = replace(self._broker, endpoints=endpoints, unclean_start_epoch=unclean_start_epoch)
+
     async def start(self) -> None:
         """Register for the first time. Raises :class:`StartupError` where the id is taken."""
         await self._register()
@@ -86,7 +90,7 @@ class Registration:
             if session != self._session:
                 await self._register()
             if not self._is_announced(self._session):
-                await self._write_anew()
+                await self._write_again()
         except StartupError as error:
             self._on_refused(error)
         except Exception as error:
@@ -95,7 +99,7 @@ class Registration:
             log.warning("registration in session 0x%x failed: %s", session & (2**64 - 1), error, exc_info=trace)
             self._clock.call_later(_RETRY, self._on_session, SessionState.CONNECTED)
 
-    async def _write_anew(self) -> None:
+    async def _write_again(self) -> None:
         broker = self._broker
         await self._store.update(broker)
         self._announced = broker.endpoints

@@ -6,40 +6,63 @@ Answers to: ``kafka.server.KafkaServer``. Reactor shell.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from kafkalite.admin.config_admin import ConfigAdmin
 from kafkalite.admin.producer_ids import ProducerIdManager
 from kafkalite.admin.topic_admin import TopicAdmin
 from kafkalite.apis.dispatch import Dispatcher
+from kafkalite.apis.registry import served
 from kafkalite.apis.services import BrokerServices
+from kafkalite.broker.broker_security import BrokerSecurity
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.broker.config_watcher import ConfigWatcher
-from kafkalite.broker.control_plane import ControllerChannel, ControlPlane
+from kafkalite.broker.control_plane import ControlPlane
 from kafkalite.broker.controlled_shutdown import hand_over_leaderships, say_farewell
+from kafkalite.broker.controller_channel import ControllerChannel
 from kafkalite.broker.coordinators import Coordinators
 from kafkalite.broker.dynamic_listeners import DynamicListeners
 from kafkalite.broker.edges import Edges
 from kafkalite.broker.identity import choose_broker_id
 from kafkalite.broker.metadata_watcher import MetadataWatcher
 from kafkalite.broker.registration import Registration
-from kafkalite.broker.settings import controller_config, network_limits, replication_config
+from kafkalite.broker.settings import (
+    announced_events,
+    client_quotas,
+    controller_config,
+    network_limits,
+    replication_config,
+)
 from kafkalite.broker.startup import StartSteps
 from kafkalite.cluster.control import ControlledShutdownRequest
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import StartupError
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.events import EventKind, EventLog
 from kafkalite.controller.controller import Controller
+from kafkalite.log.log_config import log_manager_config
 from kafkalite.log.log_manager import LogManager
+from kafkalite.metrics.collectors import collectors_of
+from kafkalite.metrics.consumer_group_sampler import ConsumerGroupSampler
+from kafkalite.metrics.definitions import Collector
+from kafkalite.metrics.page_security import PageSecurity
+from kafkalite.metrics.server_metrics import BrokerState
 from kafkalite.network.client import BrokerConnection
-from kafkalite.network.control import ControlClient, ControlServer
+from kafkalite.network.control_codec import control_versions
+from kafkalite.network.request import RequestHandler
+from kafkalite.network.request_metrics import MeasuredHandler, RequestChannelMetrics
 from kafkalite.network.server import KafkaServer
 from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.leader_endpoint import RemoteLeaderEndPoint
+from kafkalite.replication.record_traces import RecordTraces
 from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.zk.session_stats import SessionStats
+from kafkalite.zk.stores.paths import ensure_paths
 from kafkalite.zk.stores.stores import Stores
+from kafkalite.zk.stores.tree_protection import warn_of_open_root
 from kafkalite.zk.zk_client import SessionState
+from kafkalite.zk.znodes.config import CLIENTS, IPS, USERS
 
 log = logging.getLogger(__name__)
 
@@ -47,116 +70,120 @@ log = logging.getLogger(__name__)
 class BrokerServer:
     """One broker: makes its parts, connects them, and starts and stops them in order. The parts decide.
 
-    :meth:`start` returns when the broker serves, :meth:`stop` when it has handed its leaderships over and closed its
-    logs. ``on_fatal`` is called with the reason when the broker cannot go on. The broker reaches sockets, files,
-    ZooKeeper and clocks through ``edges``.
+    :meth:`connect` makes one; :meth:`start` returns when it serves, :meth:`stop` when it has handed its leaderships
+    over and closed its logs. ``on_fatal`` is called with the reason when the broker cannot go on. The broker reaches
+    sockets, files, ZooKeeper and clocks through ``edges``; ``steps`` runs the parts of the start that need ZooKeeper.
     """
 
-    def __init__(self, config: BrokerConfig, edges: Edges) -> None:
-        values = config.values
-        self.on_fatal: Callable[[Exception], None] = lambda error: log.critical("%s", error)
+    @classmethod
+    async def connect(cls, config: BrokerConfig, edges: Edges, on_fatal: Callable[[Exception], None]) -> BrokerServer:
+        """The broker of ``config``, whose id and cluster are read from ZooKeeper.
+
+        Raises :class:`StartupError` with one line that says what to do.
+        """
+        session_timeout = config.values["zookeeper.session.timeout.ms"] / 1000
+        stores = Stores(edges.zk, edges.clock, session_timeout, edges.rng, edges.znode_acls)
+        await edges.zk.start()
+        steps = StartSteps(edges.clock, config.zookeeper_connection_timeout_ms / 1000)
+        await steps.run("creating the persistent znodes", lambda: ensure_paths(stores.client))
+        acls = edges.znode_acls
+        if acls is not None:
+            await steps.run("reading the ACL of the tree's root", lambda: warn_of_open_root(acls))
+        cluster_id = await steps.run("reading the cluster's id", stores.brokers.cluster_id)
+        broker_id = await steps.run(
+            "choosing the broker's id", lambda: choose_broker_id(config, edges.fs, stores.brokers)
+        )
+        log.info("starting broker %d of cluster %s", broker_id, cluster_id)
+        return cls(config, edges, on_fatal, stores, steps, broker_id, cluster_id)
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        edges: Edges,
+        on_fatal: Callable[[Exception], None],
+        stores: Stores,
+        steps: StartSteps,
+        broker_id: int,
+        cluster_id: str,
+    ) -> None:
+        self.broker_id = broker_id
         self._edges = edges
         self._config = config
         self._clock = edges.clock
         self._executor = edges.executor
         self._zk = edges.zk
-        self._stores = Stores.on(edges.zk, edges.clock, values["zookeeper.session.timeout.ms"] / 1000, edges.rng)
+        self._session_stats = SessionStats()
+        self._state = BrokerState.STARTING
+        self._steps = steps
         self._metadata = MetadataCache(self._clock.monotonic)
         self._broker_epoch = BrokerEpoch()
-        self._control_client = ControlClient(edges.reactor, now=edges.clock.monotonic)
-        self._channel = ControllerChannel(self._control_client, values["controller.socket.timeout.ms"] / 1000)
-        self.services: BrokerServices | None = None
-
-    async def start(self) -> None:
-        """Raises :class:`kafkalite.common.errors.StartupError` with one line that says what to do."""
-        config, stores, edges = self._config, self._stores, self._edges
-        await self._zk.start()
-        steps = StartSteps(self._clock, config.zookeeper_connection_timeout_ms / 1000)
-        await steps.run("creating the persistent znodes", stores.prepare)
-        cluster_id = await steps.run("reading the cluster's id", stores.brokers.cluster_id)
-        self.broker_id = await steps.run(
-            "choosing the broker's id", lambda: choose_broker_id(config, edges.fs, stores.brokers)
+        self.events = EventLog(broker_id, self._clock.time_ms)
+        """What this broker decided and noticed."""
+        self._live: frozenset[int] = frozenset()
+        record = self.events.record
+        listening = config.listening
+        self._channel = ControllerChannel(
+            lambda broker, listener: self._connector(broker, str(broker_id), listener)(),
+            control_versions(config.values["inter.broker.protocol.version"]),
+            listening.control_plane or listening.inter_broker,
+            listening.inter_broker,
+            config.values["controller.socket.timeout.ms"] / 1000,
         )
-        log.info("starting broker %d of cluster %s", self.broker_id, cluster_id)
-
         self._logs = LogManager(
             config.log_dirs,
-            config.values,
+            log_manager_config(config.values),
             edges.fs,
             self._clock,
             self._executor,
-            self.broker_id,
+            broker_id,
             cluster_id,
+            on_dir_failure=self._log_dir_failed,
             rng=edges.rng,
             cleaner_pool=edges.cleaners,
             boot_id=edges.boot_id,
+            record=record,
         )
-        self._config_watcher = ConfigWatcher(self.broker_id, stores.config, config.dynamic, self._logs)
-        self._replicas = ReplicaManager(
-            replication_config(config, self.broker_id),
-            self._logs,
-            self._metadata,
-            stores.isr,
-            self._connect_to_leader,
-            self._config_watcher.topic_config,
-            self._broker_epoch,
-            self._clock,
-        )
-        self._replicas.on_offline = self._partitions_offline
-        self._replicas.on_refused = lambda: stores.tell_log_dir_event(self.broker_id, self._clock)
-        self._replicas.quotas.update_rates(config.dynamic.values)
-        config.dynamic.on_change(lambda _: self._replicas.quotas.update_rates(config.dynamic.values))
-        self._metadata.on_brokers.append(self._replicas.brokers_changed)
         self._controller = Controller(
-            self.broker_id,
+            broker_id,
             stores,
             self._channel,
             self._clock,
             controller_config(config.values),
             self._controller_changed,
             edges.rng,
+            record,
         )
-        config.dynamic.on_change(lambda _: self._controller.reconfigure(controller_config(config.dynamic.values)))
-        self._config_watcher.on_unclean_allowed = self._controller.unclean_election_allowed
+        self._config_watcher = ConfigWatcher(
+            broker_id, stores.config, config.dynamic, self._logs, self._controller.unclean_election_allowed, record
+        )
+        self._security = BrokerSecurity(
+            config, edges, stores, self._config_watcher.entities, lambda: self._controller.is_active
+        )
+        self._replicas = ReplicaManager(
+            replication_config(config, broker_id),
+            self._logs,
+            self._metadata,
+            stores.isr,
+            self._connect_to_leader,
+            self._config_watcher.topic_config,
+            stores.admin.is_being_deleted,
+            self._broker_epoch,
+            self._clock,
+            lambda: stores.tell_log_dir_event(broker_id),
+            record,
+        )
         self._topics = TopicAdmin(stores.topics, stores.admin, self._metadata, config.dynamic, self._clock, edges.rng)
-        producer_ids = ProducerIdManager(self.broker_id, stores.producer_ids)
+        producer_ids = ProducerIdManager(broker_id, stores.producer_ids.allocate)
         self._coordinators = Coordinators(
-            self.broker_id,
+            broker_id,
             stores,
             self._metadata,
             producer_ids,
-            lambda broker: self._connector(broker, "transaction-markers")(),
+            lambda broker: self._connector(broker, f"broker-{broker_id}-transaction-markers")(),
             self._clock,
             config.dynamic,
             edges.rng,
-        )
-        self._metadata.on_brokers.append(self._coordinators.brokers_changed)
-        services = self.services = BrokerServices(
-            broker_id=self.broker_id,
-            cluster_id=cluster_id,
-            config=config.dynamic,
-            metadata=self._metadata,
-            replicas=self._replicas,
-            partitions=self._replicas.replicas,
-            offset_queries=self._replicas.offset_queries,
-            logs=self._logs,
-            controller=self._controller,
-            topics=self._topics,
-            configs=ConfigAdmin(self.broker_id, stores.config, self._metadata, config.dynamic),
-            producer_ids=producer_ids,
-            offsets=self._coordinators.offsets,
-            groups=self._coordinators.groups,
-            transactions=self._coordinators.transactions,
-            clock=self._clock,
-            rng=edges.rng,
-        )
-        self._control_plane = ControlPlane(
-            self._metadata,
-            self._replicas,
-            self._controller,
-            self._topics.metadata_changed,
-            self._broker_epoch,
-            self._clock.monotonic,
+            record,
         )
         self._watcher = MetadataWatcher(
             stores.brokers,
@@ -166,16 +193,113 @@ class BrokerServer:
             self._clock,
             self._topics.metadata_changed,
         )
-        self._control_plane.on_request = self._watcher.controller_spoke
+        self._control_plane = ControlPlane(
+            self._metadata,
+            self._replicas,
+            self._controller,
+            self._topics.metadata_changed,
+            self._broker_epoch,
+            self._clock.monotonic,
+            self._watcher.controller_spoke,
+            listening.inter_broker,
+            listening.control_plane,
+        )
+        self.services = BrokerServices(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            config=config.dynamic,
+            metadata=self._metadata,
+            replicas=self._replicas,
+            partitions=self._replicas.replicas,
+            offset_queries=self._replicas.offset_queries,
+            logs=self._logs,
+            controller=self._controller,
+            control=self._control_plane,
+            topics=self._topics,
+            configs=ConfigAdmin(broker_id, stores.config, self._metadata, config.dynamic),
+            config_store=stores.config,
+            tokens=self._security.tokens,
+            producer_ids=producer_ids,
+            offsets=self._coordinators.offsets,
+            groups=self._coordinators.groups,
+            transactions=self._coordinators.transactions,
+            clock=self._clock,
+            rng=edges.rng,
+            quotas=client_quotas(config.values),
+            authorizer=self._security.authorizer,
+            request_metrics=(
+                RequestChannelMetrics((key, api.versions.max) for key, api in served().items())
+                if config.values["metrics.listener"]
+                else None
+            ),
+        )
+        """The parts that requests are served from."""
+        self._group_sampler = ConsumerGroupSampler(
+            broker_id,
+            self._coordinators.groups.admin,
+            self._coordinators.offsets,
+            self._replicas.offset_queries,
+            self._metadata,
+            lambda broker: self._connector(broker, f"broker-{broker_id}-metrics")(),
+            self._clock,
+        )
+        dispatcher = Dispatcher(self.services)
+        self._fetch_sessions = dispatcher.fetch.sessions
+        handler: RequestHandler = dispatcher
+        if self.services.request_metrics is not None:
+            handler = MeasuredHandler(handler, self.services.request_metrics, self._clock.monotonic)
+        self._server = KafkaServer(
+            edges.reactor,
+            handler,
+            network_limits(config),
+            self._executor,
+            self._clock.monotonic,
+            edges.sockets,
+            edges.clock.time_ms,
+            record,
+        )
+        self._listeners = DynamicListeners(
+            config.listening,
+            config.dynamic,
+            self._server,
+            self._security.of_listener,
+            lambda: self._registration.update(self._listeners.advertised),
+        )
+        self._registration = Registration(
+            self._zk,
+            stores.brokers,
+            self._clock,
+            Broker(broker_id, (), config.rack, events=announced_events(config)),
+            self._registered,
+            on_fatal,
+        )
+        for kind in (USERS, CLIENTS):
+            self._config_watcher.entities.follow(kind, partial(self._quotas_changed, kind))
+        self._config_watcher.entities.follow(IPS, self._server.quotas.update_ip)
+        self._metadata.on_brokers.append(self._replicas.brokers_changed)
+        self._metadata.on_brokers.append(self._control_plane.brokers_changed)
+        self._metadata.on_brokers.append(self._coordinators.brokers_changed)
+        self._metadata.on_brokers.append(self._live_brokers_changed)
+        self._replicas.quotas.update_rates(config.dynamic)
+        config.dynamic.on_change(self._configuration_changed)
+
+    async def start(self) -> None:
+        """Load the logs, register, and serve.
+
+        Raises :class:`StartupError` with one line that says what to do.
+        """
+        steps = self._steps
         await steps.run("reading the broker's configuration", self._config_watcher.start)
+        # Before the logs are opened, because a wrong store ends the start; ZooKeeper may name newer stores.
+        await self._security.start(steps, self._config.listening.bound)
         topic_configs = await steps.run("reading the topics' configurations", self._config_watcher.topic_configs)
         await self._logs.start(topic_configs)
-        self._listen(Dispatcher(services))
-        self._registration = Registration(
-            self._zk, stores.brokers, self._clock, self._broker(), self._registered, self.on_fatal
-        )
+        self._listeners.bind()
+        self._registration.describe(self._listeners.advertised, self._logs.unclean_start_epoch)
         self._zk.add_listener(self._session_changed)
         try:
+            # From here on, because the controller sends requests as soon as it sees the registration.
+            self._listeners.queue()
             await steps.run("registering", self._registration.start)
         except StartupError:
             # The logs are unchanged since the last shutdown. Close them, because otherwise the next start is unclean.
@@ -184,14 +308,16 @@ class BrokerServer:
         await steps.run("reading the cluster's metadata", self._watcher.start)
         self._controller.start()
         self._coordinators.start()
-        # Open last: before, a client would get metadata without brokers and topics, and would believe it.
+        # Serve last: before, a client would get metadata without brokers and topics, and would believe it.
         self._listeners.open()
+        self._state = BrokerState.RUNNING
         log.info("broker %d serves on %s", self.broker_id, {e.listener: e.port for e in self._listeners.advertised})
 
     async def stop(self) -> None:
         """Controlled shutdown: hand over, stop serving, close the logs, end the session."""
         values = self._config.values
         log.info("broker %d is stopping", self.broker_id)
+        self._state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         # Stop watching ZooKeeper: during shutdown the states still say "follow" while the controller says "stop".
         self._watcher.close()
         handed_over = False
@@ -211,16 +337,18 @@ class BrokerServer:
             await self._replicas.withdraw()
             # Before the coordinators give up their claims, because FindCoordinator would still name this broker.
             await self._registration.stop()
+        self._state = BrokerState.SHUTTING_DOWN
+        self._group_sampler.close()
         await self._coordinators.stop()
         self._config_watcher.close()
         await self._server.stop()
+        self._security.close()
         await self._controller.stop()
         self._topics.shutdown()
         await self._replicas.shutdown()
         await self._logs.shutdown(self._broker_epoch.epoch, self._registration.unclean_start_epoch)
         await self._registration.stop()
-        await self._control_server.stop()
-        self._control_client.close()
+        self._channel.close()
         self._edges.watchdog.stop()
         if self._edges.guardian is not None:
             self._edges.guardian.release()
@@ -228,50 +356,69 @@ class BrokerServer:
         self._executor.close()
         log.info("broker %d has stopped", self.broker_id)
 
-    # Wiring
+    @property
+    def traces(self) -> RecordTraces:
+        """The traces of single records. Call on the thread of the reactor."""
+        return self._replicas.traces
 
-    def _listen(self, dispatcher: Dispatcher) -> None:
-        edges, now = self._edges, self._clock.monotonic
-        self._control_server = ControlServer(edges.reactor, self._control_plane.handle, now)
-        self._server = KafkaServer(
-            edges.reactor, dispatcher, network_limits(self._config), self._executor, now, edges.sockets
-        )
-        self._config.dynamic.on_change(self._configuration_changed)
-        # Take the values of /config/brokers over now, because they were read before this listener was added.
-        self._configuration_changed(frozenset(self._config.dynamic.values))
-        self._listeners = DynamicListeners(
-            self._config.listening,
-            self._config.dynamic,
+    def collectors(self) -> tuple[Collector, ...]:
+        """What reads the metrics of this broker's parts. Call on the thread of the reactor."""
+        return collectors_of(
+            self.services,
             self._server,
-            self._control_server,
-            lambda: self._registration.update(self._listeners.advertised),
+            self._group_sampler,
+            self._session_stats,
+            self._edges.zk_latency,
+            lambda: self._state,
+            self._edges.guardian,
+            self._edges.watchdog,
+            self._fetch_sessions,
         )
-        self._listeners.bind()
+
+    async def prepare_metrics(self) -> None:
+        """Call before each scrape: reads what the collectors cannot wait for."""
+        await self._group_sampler.refresh()
+
+    def page_security(self, host: str, port: int, on_reactor: Callable[[Callable[[], bool]], bool]) -> PageSecurity:
+        """The security of a page at ``https://host:port``: see :meth:`BrokerSecurity.of_metrics`."""
+        return self._security.of_metrics(host, port, on_reactor)
+
+    # How parts reach one another
 
     def _configuration_changed(self, names: frozenset[str]) -> None:
-        self._server.limits = network_limits(self._config)
+        values = self._config.dynamic
+        self._replicas.quotas.update_rates(values)
+        self._controller.reconfigure(controller_config(values.values))
+        self._server.reconfigure(network_limits(self._config))
         if "background.threads" in names:
-            self._executor.resize(self._config.dynamic["background.threads"])
+            self._executor.resize(values["background.threads"])
         if "num.replica.fetchers" in names:
-            self._replicas.fetchers.resize(self._config.dynamic["num.replica.fetchers"])
+            self._replicas.fetchers.resize(values["num.replica.fetchers"])
 
-    def _broker(self) -> Broker:
-        endpoints = self._listeners.advertised
-        return Broker(self.broker_id, endpoints, self._config.rack, unclean_start_epoch=self._logs.unclean_start_epoch)
+    def _quotas_changed(self, kind: str, name: str, overrides: Mapping[str, str]) -> None:
+        self.services.quotas.update(f"{kind}/{name}", overrides)
 
     def _connect_to_leader(self, leader: Broker, number: int) -> RemoteLeaderEndPoint:
         return RemoteLeaderEndPoint(
-            self._connector(leader, f"fetcher-{number}"), self._config.values["replica.socket.timeout.ms"] / 1000
+            self._connector(leader, f"broker-{self.broker_id}-fetcher-{number}"),
+            self._config.values["replica.socket.timeout.ms"] / 1000,
         )
 
-    def _connector(self, broker: Broker, purpose: str) -> Callable[[], BrokerConnection]:
-        listener = self._config.listening.inter_broker
+    def _connector(self, broker: Broker, client_id: str, listener: str | None = None) -> Callable[[], BrokerConnection]:
+        listener = listener or self._config.listening.inter_broker
         endpoint = broker.endpoint(listener)
         if endpoint is None:
             raise LookupError(f"broker {broker.id} has no listener {listener}")
-        client_id = f"broker-{self.broker_id}-{purpose}"
         edges = self._edges
-        return lambda: BrokerConnection(edges.reactor, endpoint.host, endpoint.port, client_id, sockets=edges.sockets)
+        security = self._security.of_connections(endpoint)
+        return lambda: BrokerConnection(
+            edges.reactor,
+            endpoint.host,
+            endpoint.port,
+            client_id,
+            sockets=edges.sockets,
+            security=security(),
+        )
 
     # What happens to a broker
 
@@ -279,21 +426,40 @@ class BrokerServer:
         if self._edges.guardian is not None:
             self._edges.guardian.watch(session, self._zk.password, self._zk.session_timeout_ms)
         self._edges.watchdog.watch(session, self._zk.password, self._zk.session_timeout_ms)
+        self.events.record(
+            EventKind.REGISTRATION,
+            f"broker {self.broker_id} is registered in session 0x{session & (2**64 - 1):x}",
+            zxid=epoch,
+        )
         self._replicas.registered(epoch, session, self._registration.unclean_start_epoch)
         self._watcher.resync()
         await self._logs.registered(self._registration.unclean_start_epoch)
 
     def _session_changed(self, state: SessionState) -> None:
         log.info("ZooKeeper session 0x%x: %s", self._zk.session & (2**64 - 1), state.value)
+        self.events.record(EventKind.SESSION, f"ZooKeeper session 0x{self._zk.session & (2**64 - 1):x}: {state.value}")
+        self._session_stats.changed(state)
         self._replicas.on_zk_state(state)
         self._controller.on_session(state)
         self._coordinators.on_session(state)
 
+    def _log_dir_failed(self, log_dir: str) -> None:
+        self._replicas.directory_failed(log_dir)
+
     def _controller_changed(self, controller_id: int) -> None:
         if self._metadata.set_controller(controller_id):
             log.info("the controller is now broker %d", controller_id)
+            if controller_id not in (-1, self.broker_id):
+                self.events.record(
+                    EventKind.CONTROLLER, f"broker {self.broker_id} sees the controller: {controller_id}"
+                )
 
-    def _partitions_offline(self, partitions: Iterable[TopicPartition]) -> None:
-        listed = list(partitions)
-        log.error("partitions offline after the failure of a log directory: %s", ", ".join(map(str, listed)))
-        self._stores.tell_log_dir_event(self.broker_id, self._clock)
+    def _live_brokers_changed(self) -> None:
+        live = frozenset(self._metadata.brokers)
+        for broker in sorted(self._live - live):
+            self.events.record(EventKind.SESSION, f"broker {broker} is no longer registered: its session closed")
+        for broker in sorted(live - self._live - {self.broker_id}):
+            self.events.record(
+                EventKind.REGISTRATION, f"broker {broker} is registered", cause=self._metadata.brokers[broker].epoch
+            )
+        self._live = live

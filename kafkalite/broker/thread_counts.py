@@ -5,9 +5,9 @@ Answers to: ``kafka.server.DynamicThreadPool`` and ``LogCleaner.validateReconfig
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from kafkalite.common.config import ConfigValues
 from kafkalite.common.errors import ConfigError
 
 _POOLS: Final = (
@@ -20,7 +20,7 @@ _POOLS: Final = (
 _CLEANERS: Final = "log.cleaner.threads"
 
 
-def check_thread_counts(present: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
+def check_thread_counts(present: ConfigValues, changed: ConfigValues) -> None:
     """Raises :class:`ConfigError` with Kafka's text for the first count that changes by more."""
     for name in _POOLS:
         now, wanted = present[name], changed[name]

@@ -8,31 +8,27 @@ value is refused although kafkalite does not use it.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final, Unpack
 
-from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType, Update
+from kafkalite.common.config import MAX_INT, MAX_LONG, ConfigDef, ConfigKey, ConfigType, ConfigValue, KeyOptions, Update
 
 _BOOL, _STR, _INT, _SHORT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.SHORT
 _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 _CLASS, _SECRET = ConfigType.CLASS, ConfigType.PASSWORD
-MAX_INT: Final = (1 << 31) - 1
-MAX_LONG: Final = (1 << 63) - 1
 _DOC: Final = "Known to Kafka; kafkalite has no use for it."
 
 
-def _key(name: str, kind: ConfigType, default: Any, low: float | None = None, **more: Any) -> ConfigKey:
+def _key(
+    name: str, kind: ConfigType, default: ConfigValue, low: float | None = None, **more: Unpack[KeyOptions]
+) -> ConfigKey:
     return ConfigKey(name, kind, default, _DOC, minimum=low, **more)
 
 
 UNUSED_CONFIGS: Final = ConfigDef(
     (
-        _key("authorizer.class.name", _STR, ""),
         _key("auto.include.jmx.reporter", _BOOL, True),
         _key("broker.heartbeat.interval.ms", _INT, 2000),
         _key("broker.session.timeout.ms", _INT, 9000),
-        _key("client.quota.callback.class", _CLASS, None),
-        _key("connection.failed.authentication.delay.ms", _INT, 100, 0),
-        _key("connections.max.reauth.ms", _LONG, 0),
         _key("controller.listener.names", _STR, None),
         _key("controller.quorum.append.linger.ms", _INT, 25),
         _key("controller.quorum.bootstrap.servers", _LIST, ()),
@@ -42,13 +38,6 @@ UNUSED_CONFIGS: Final = ConfigDef(
         _key("controller.quorum.request.timeout.ms", _INT, 2000),
         _key("controller.quorum.retry.backoff.ms", _INT, 20),
         _key("controller.quorum.voters", _LIST, ()),
-        _key("controller.quota.window.num", _INT, 11, 1),
-        _key("controller.quota.window.size.seconds", _INT, 1, 1),
-        _key("delegation.token.expiry.check.interval.ms", _LONG, 3600000, 1),
-        _key("delegation.token.expiry.time.ms", _LONG, 86400000, 1),
-        _key("delegation.token.master.key", _SECRET, None),
-        _key("delegation.token.max.lifetime.ms", _LONG, 604800000, 1),
-        _key("delegation.token.secret.key", _SECRET, None),
         _key("early.start.listeners", _STR, None),
         _key("eligible.leader.replicas.enable", _BOOL, False),
         _key(
@@ -92,7 +81,6 @@ UNUSED_CONFIGS: Final = ConfigDef(
         _key("kafka.metrics.reporters", _LIST, ()),
         _key("log.local.retention.bytes", _LONG, -2, -2, update=Update.CLUSTER_WIDE),
         _key("log.local.retention.ms", _LONG, -2, -2, update=Update.CLUSTER_WIDE),
-        _key("max.connection.creation.rate", _INT, MAX_INT, 0, update=Update.CLUSTER_WIDE),
         _key("max.request.partition.size.limit", _INT, 2000, 1),
         _key("metadata.log.dir", _STR, None),
         _key("metadata.log.max.record.bytes.between.snapshots", _LONG, 20971520, 1),
@@ -115,21 +103,7 @@ UNUSED_CONFIGS: Final = ConfigDef(
         _key("offsets.topic.num.partitions", _INT, 50, 1),
         _key("offsets.topic.replication.factor", _SHORT, 3, 1),
         _key("offsets.topic.segment.bytes", _INT, 104857600, 1),
-        _key("password.encoder.cipher.algorithm", _STR, "AES/CBC/PKCS5Padding"),
-        _key("password.encoder.iterations", _INT, 4096, 1024),
-        _key("password.encoder.key.length", _INT, 128, 8),
-        _key("password.encoder.keyfactory.algorithm", _STR, None),
-        _key("password.encoder.old.secret", _SECRET, None),
-        _key("password.encoder.secret", _SECRET, None),
-        _key(
-            "principal.builder.class",
-            _CLASS,
-            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-            update=Update.PER_BROKER,
-        ),
         _key("process.roles", _LIST, (), choices=("broker", "controller")),
-        _key("quota.window.num", _INT, 11, 1),
-        _key("quota.window.size.seconds", _INT, 1, 1),
         _key("remote.fetch.max.wait.ms", _INT, 500, 1, update=Update.CLUSTER_WIDE),
         _key("remote.log.index.file.cache.total.size.bytes", _LONG, 1073741824, 1, update=Update.CLUSTER_WIDE),
         _key("remote.log.manager.copier.thread.pool.size", _INT, -1),
@@ -157,84 +131,13 @@ UNUSED_CONFIGS: Final = ConfigDef(
         _key("remote.log.storage.manager.class.path", _STR, None),
         _key("remote.log.storage.manager.impl.prefix", _STR, "rsm.config."),
         _key("remote.log.storage.system.enable", _BOOL, False),
-        _key("sasl.client.callback.handler.class", _CLASS, None),
-        _key("sasl.enabled.mechanisms", _LIST, ("GSSAPI",), update=Update.PER_BROKER),
-        _key("sasl.jaas.config", _SECRET, None, update=Update.PER_BROKER),
-        _key("sasl.kerberos.kinit.cmd", _STR, "/usr/bin/kinit", update=Update.PER_BROKER),
-        _key("sasl.kerberos.min.time.before.relogin", _LONG, 60000, update=Update.PER_BROKER),
-        _key("sasl.kerberos.principal.to.local.rules", _LIST, ("DEFAULT",), update=Update.PER_BROKER),
-        _key("sasl.kerberos.service.name", _STR, None, update=Update.PER_BROKER),
-        _key("sasl.kerberos.ticket.renew.jitter", _DOUBLE, 0.05, update=Update.PER_BROKER),
-        _key("sasl.kerberos.ticket.renew.window.factor", _DOUBLE, 0.8, update=Update.PER_BROKER),
-        _key("sasl.login.callback.handler.class", _CLASS, None),
-        _key("sasl.login.class", _CLASS, None),
-        _key("sasl.login.connect.timeout.ms", _INT, None),
-        _key("sasl.login.read.timeout.ms", _INT, None),
-        _key("sasl.login.refresh.buffer.seconds", _SHORT, 300, update=Update.PER_BROKER),
-        _key("sasl.login.refresh.min.period.seconds", _SHORT, 60, update=Update.PER_BROKER),
-        _key("sasl.login.refresh.window.factor", _DOUBLE, 0.8, update=Update.PER_BROKER),
-        _key("sasl.login.refresh.window.jitter", _DOUBLE, 0.05, update=Update.PER_BROKER),
-        _key("sasl.login.retry.backoff.max.ms", _LONG, 10000),
-        _key("sasl.login.retry.backoff.ms", _LONG, 100),
-        _key("sasl.mechanism.controller.protocol", _STR, "GSSAPI"),
-        _key("sasl.mechanism.inter.broker.protocol", _STR, "GSSAPI", update=Update.PER_BROKER),
-        _key("sasl.oauthbearer.clock.skew.seconds", _INT, 30),
-        _key("sasl.oauthbearer.expected.audience", _LIST, None),
-        _key("sasl.oauthbearer.expected.issuer", _STR, None),
-        _key("sasl.oauthbearer.jwks.endpoint.refresh.ms", _LONG, 3600000),
-        _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _LONG, 10000),
-        _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _LONG, 100),
-        _key("sasl.oauthbearer.jwks.endpoint.url", _STR, None),
-        _key("sasl.oauthbearer.scope.claim.name", _STR, "scope"),
-        _key("sasl.oauthbearer.sub.claim.name", _STR, "sub"),
-        _key("sasl.oauthbearer.token.endpoint.url", _STR, None),
-        _key("sasl.server.callback.handler.class", _CLASS, None),
-        _key("sasl.server.max.receive.size", _INT, 524288),
-        _key("security.providers", _STR, None),
         _key("socket.connection.setup.timeout.max.ms", _LONG, 30000),
         _key("socket.connection.setup.timeout.ms", _LONG, 10000),
-        _key("ssl.allow.dn.changes", _BOOL, False),
-        _key("ssl.allow.san.changes", _BOOL, False),
-        _key("ssl.cipher.suites", _LIST, (), update=Update.PER_BROKER),
-        _key("ssl.client.auth", _STR, "none", choices=("required", "requested", "none"), update=Update.PER_BROKER),
-        _key("ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), update=Update.PER_BROKER),
-        _key("ssl.endpoint.identification.algorithm", _STR, "https", update=Update.PER_BROKER),
-        _key("ssl.engine.factory.class", _CLASS, None, update=Update.PER_BROKER),
-        _key("ssl.key.password", _SECRET, None, update=Update.PER_LISTENER),
-        _key("ssl.keymanager.algorithm", _STR, "SunX509", update=Update.PER_BROKER),
-        _key("ssl.keystore.certificate.chain", _SECRET, None, update=Update.PER_LISTENER),
-        _key("ssl.keystore.key", _SECRET, None, update=Update.PER_LISTENER),
-        _key("ssl.keystore.location", _STR, None, update=Update.PER_LISTENER),
-        _key("ssl.keystore.password", _SECRET, None, update=Update.PER_LISTENER),
-        _key("ssl.keystore.type", _STR, "JKS", update=Update.PER_LISTENER),
-        _key("ssl.principal.mapping.rules", _STR, "DEFAULT"),
-        _key("ssl.protocol", _STR, "TLSv1.3", update=Update.PER_BROKER),
-        _key("ssl.provider", _STR, None, update=Update.PER_BROKER),
-        _key("ssl.secure.random.implementation", _STR, None, update=Update.PER_BROKER),
-        _key("ssl.trustmanager.algorithm", _STR, "PKIX", update=Update.PER_BROKER),
-        _key("ssl.truststore.certificates", _SECRET, None, update=Update.PER_LISTENER),
-        _key("ssl.truststore.location", _STR, None, update=Update.PER_LISTENER),
-        _key("ssl.truststore.password", _SECRET, None, update=Update.PER_LISTENER),
-        _key("ssl.truststore.type", _STR, "JKS", update=Update.PER_LISTENER),
         _key("telemetry.max.bytes", _INT, 1048576, 1),
         _key("transaction.state.log.load.buffer.size", _INT, 5242880, 1),
         _key("transaction.state.log.min.isr", _INT, 2, 1),
         _key("transaction.state.log.replication.factor", _SHORT, 3, 1),
         _key("transaction.state.log.segment.bytes", _INT, 104857600, 1),
-        _key("zookeeper.clientCnxnSocket", _STR, None),
         _key("zookeeper.metadata.migration.enable", _BOOL, False),
-        _key("zookeeper.ssl.cipher.suites", _LIST, None),
-        _key("zookeeper.ssl.client.enable", _BOOL, False),
-        _key("zookeeper.ssl.crl.enable", _BOOL, False),
-        _key("zookeeper.ssl.enabled.protocols", _LIST, None),
-        _key("zookeeper.ssl.endpoint.identification.algorithm", _STR, "HTTPS"),
-        _key("zookeeper.ssl.keystore.location", _STR, None),
-        _key("zookeeper.ssl.keystore.password", _SECRET, None),
-        _key("zookeeper.ssl.keystore.type", _STR, None),
-        _key("zookeeper.ssl.ocsp.enable", _BOOL, False),
-        _key("zookeeper.ssl.protocol", _STR, "TLSv1.2"),
-        _key("zookeeper.ssl.truststore.location", _STR, None),
-        _key("zookeeper.ssl.truststore.password", _SECRET, None),
-        _key("zookeeper.ssl.truststore.type", _STR, None),
     )
 )

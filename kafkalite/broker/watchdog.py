@@ -66,6 +66,8 @@ class Watchdog:
         self._give_up = give_up
         self._session: tuple[int, bytes, int] | None = None
         self._beats = 0
+        self.hangs = 0
+        """How often the reactor hung for so long that the session was given up."""
         self._timer: Timer | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -108,6 +110,7 @@ class Watchdog:
                 detector = HangDetector(timeout_ms / 1000, time.monotonic(), self._beats)
             if detector.look(time.monotonic(), self._beats):
                 log.error("the reactor hangs for more than %d ms: giving the ZooKeeper session up", timeout_ms)
+                self.hangs += 1
                 beats = self._beats
                 # kazoo's thread may have taken the session back. A reactor that runs again keeps it.
                 while not self._give_up(self._hosts, *session) and beats == self._beats:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from kafkalite.common.errors import ConfigError
 
+EXAMPLES = ("kafkalite broker start --config server.properties --override broker.id=1",)
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``broker start --config FILE [--override name=value]…``."""

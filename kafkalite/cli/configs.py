@@ -1,4 +1,4 @@
-"""``kafkalite configs``: describe or alter the configurations of topics and brokers.
+"""``kafkalite configs``: describe or alter configurations of topics and brokers, levels of loggers, quotas of clients.
 
 Answers to: ``bin/kafka-configs.sh``, ``kafka.admin.ConfigCommand`` (3.9). Reactor shell (client library).
 """
@@ -8,32 +8,74 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from typing import Any
+from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, print_json, read_properties
+from kafkalite.cli import configs_quotas, configs_scram
+from kafkalite.cli.clients import (
+    ConfigDescription,
+    add_bootstrap,
+    add_json,
+    admin_client,
+    check_error,
+    print_json,
+    read_properties,
+    send,
+)
 from kafkalite.cli.main import UsageError
 from kafkalite.common.errors import ApiError, ErrorCode
 
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
 TYPES = {"topics": "TOPIC", "brokers": "BROKER", "broker-loggers": "BROKER_LOGGER"}
+SHORT = {"topic": "topics", "broker": "brokers", "user": "users", "client": "clients", "ip": "ips"}
+"""Short flags, and the type of entity that each names."""
+EXAMPLES = (
+    "kafkalite configs --bootstrap-server localhost:9092 --alter --topic flights --add-config retention.ms=86400000",
+    "kafkalite configs --bootstrap-server localhost:9092 --describe --broker 1 --all",
+    "kafkalite configs --bootstrap-server localhost:9092 --alter --client c1 --add-config producer_byte_rate=1000000",
+    "kafkalite configs --bootstrap-server localhost:9092 --alter --entity-type broker-loggers --entity-name 1 "
+    "--add-config kafkalite.controller=DEBUG",
+    "kafkalite configs --explain log.retention.ms",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``configs`` with ConfigCommand's flags."""
-    parser = subparsers.add_parser("configs", help="describe or alter topic and broker configurations")
-    add_bootstrap(parser)
+    parser = subparsers.add_parser(
+        "configs", aliases=["config"], help="describe or alter topic and broker configurations"
+    )
+    add_bootstrap(parser, required=False)
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--describe", dest="action", action="store_const", const="describe", help="show configurations")
     action.add_argument(
         "--alter", dest="action", action="store_const", const="alter", help="add or delete configurations"
     )
-    parser.add_argument("--entity-type", choices=sorted(TYPES), help="what is configured")
-    parser.add_argument("--entity-name", help="its name")
-    parser.add_argument("--entity-default", action="store_true", help="the default of all brokers")
-    parser.add_argument("--topic", help="short for --entity-type topics --entity-name")
-    parser.add_argument("--broker", help="short for --entity-type brokers --entity-name")
-    parser.add_argument(
-        "--broker-defaults", action="store_true", help="short for --entity-type brokers --entity-default"
+    action.add_argument(
+        "--explain", metavar="NAME", help="say what a configuration means and allows; no broker is asked"
     )
+    parser.add_argument(
+        "--entity-type",
+        dest="entity_types",
+        action="append",
+        choices=sorted((*TYPES, *configs_quotas.TYPES)),
+        help="what is configured; users and clients may be given together",
+    )
+    parser.add_argument("--entity-name", dest="entity_names", action="append", help="its name")
+    parser.add_argument(
+        "--entity-default", dest="entity_names", action="append_const", const="", help="the default of its type"
+    )
+    for short, kind in SHORT.items():
+        parser.add_argument(f"--{short}", metavar="NAME", help=f"short for --entity-type {kind} --entity-name")
+    for short in ("broker", "user", "client", "ip"):
+        parser.add_argument(
+            f"--{short}-defaults",
+            dest=short,
+            action="store_const",
+            const="",
+            help=f"short for --entity-type {SHORT[short]} --entity-default",
+        )
     parser.add_argument("--all", action="store_true", help="for --describe: also what is not overridden")
     parser.add_argument("--add-config", metavar="K=V,K=[V1,V2]", help="configurations to set")
     parser.add_argument("--add-config-file", metavar="FILE", help="a properties file of configurations to set")
@@ -43,37 +85,68 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Run the action of the arguments."""
-    kind, name = entity(args)
+    if args.explain is not None:
+        # Imported here, because the other actions need no tables.
+        from kafkalite.cli.configs_explain import explain
+
+        return explain(args.explain, as_json=args.json)
+    if args.bootstrap_server is None:
+        raise UsageError("the following arguments are required: --bootstrap-server")
+    kinds = entities(args)
+    parts = configs_quotas.parts_of(kinds)
+    label = label_of(*kinds[0])
     with admin_client(args) as admin:
+        if parts is not None:
+            if args.action == "alter":
+                settings, deleted = changes_of(args)
+                user = parts[0].name if [part.entity_type for part in parts] == ["user"] else None
+                if user and configs_scram.are_credentials([*settings, *deleted]):
+                    return configs_scram.alter(admin, user, settings, deleted, label)
+                return configs_quotas.alter(admin, parts, settings, deleted, label)
+            return configs_quotas.describe(admin, args, parts)
+        kind, name = entity(kinds)
         if args.action == "alter":
-            return alter(admin, args, kind, name)
+            return alter(admin, args, kind, name, label)
         return describe(admin, args, kind, name)
 
 
-def entity(args: argparse.Namespace) -> tuple[str, str | None]:
-    """The resource type and name of the flags; "" is the default of all brokers, ``None`` means all entities."""
-    if args.topic:
-        return "TOPIC", args.topic
-    if args.broker:
-        return "BROKER", args.broker
-    if args.broker_defaults:
-        return "BROKER", ""
-    if not args.entity_type:
+def entities(args: argparse.Namespace) -> list[tuple[str, str | None]]:
+    """Types of the flags with their names; "" is the default of the type, ``None`` means all entities."""
+    types, names = args.entity_types or [], args.entity_names or []
+    if len(names) > len(types):
+        raise UsageError("--entity-name and --entity-default belong to an --entity-type each")
+    found = list(zip_longest(types, names))
+    found += [(kind, getattr(args, short)) for short, kind in SHORT.items() if getattr(args, short) is not None]
+    if not found:
         raise UsageError(
-            "say what: --entity-type with --entity-name or --entity-default, or --topic, --broker, --broker-defaults"
+            "say what: --entity-type with --entity-name or --entity-default, or --topic, --broker, --user, --client, "
+            "--ip, --broker-defaults …"
         )
-    kind = TYPES[args.entity_type]
-    if args.entity_default:
-        if kind != "BROKER":
-            raise UsageError("only brokers have a default that can be configured")
-        return kind, ""
-    return kind, args.entity_name
+    return found
 
 
-def describe(admin: Any, args: argparse.Namespace, kind: str, name: str | None) -> int:
+def entity(kinds: Sequence[tuple[str, str | None]]) -> tuple[str, str | None]:
+    """The resource type and name of a topic or broker. Raises :class:`UsageError`."""
+    if len(kinds) > 1:
+        raise UsageError("only users and clients can be given together")
+    ((plural, name),) = kinds
+    kind = TYPES[plural]
+    if name == "" and kind != "BROKER":
+        raise UsageError("topics and loggers have no default that can be configured")
+    return kind, name
+
+
+def label_of(plural: str, name: str | None) -> str:
+    """An entity in the last line of ``--alter``."""
+    return f"{plural[:-1]} {name}" if name else f"default {plural} in the cluster"
+
+
+def describe(admin: KafkaAdminClient, args: argparse.Namespace, kind: str, name: str | None) -> int:
     """``--describe`` of one entity or, without a name, of all entities."""
     if name is not None:
         names = [name]
+    elif kind == "BROKER_LOGGER":
+        raise UsageError("--describe of broker-loggers needs --entity-name")
     elif kind == "TOPIC":
         names = sorted(admin.list_topics())
     else:
@@ -103,7 +176,7 @@ def own_sources(kind: str, name: str) -> tuple[str, ...]:
     return ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_BROKER_LOGGER_CONFIG") if name else ("DYNAMIC_DEFAULT_BROKER_CONFIG",)
 
 
-def fetch(admin: Any, kind: str, name: str) -> dict[str, Any]:
+def fetch(admin: KafkaAdminClient, kind: str, name: str) -> dict[str, ConfigDescription]:
     """All configurations of one entity, with synonyms."""
     from kafka.admin import ConfigResource, ConfigResourceType
     from kafka.protocol.admin import DescribeConfigsRequest
@@ -113,7 +186,7 @@ def fetch(admin: Any, kind: str, name: str) -> dict[str, Any]:
         described = admin.describe_configs(
             [ConfigResource(resource_type, name)], include_synonyms=True, config_filter="all"
         )
-        entries: dict[str, Any] = described.get(kind.lower(), {}).get(name, {})
+        entries: dict[str, ConfigDescription] = described.get(kind.lower(), {}).get(name, {})
         if not entries and kind == "TOPIC":
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
         return entries
@@ -123,41 +196,40 @@ def fetch(admin: Any, kind: str, name: str) -> dict[str, Any]:
     return dict(admin._describe_configs_process_responses([response], "all").get("broker", {}).get("", {}))
 
 
-def alter(admin: Any, args: argparse.Namespace, kind: str, name: str | None) -> int:
+def alter(admin: KafkaAdminClient, args: argparse.Namespace, kind: str, name: str | None, label: str) -> int:
     """``--alter``: incremental, so that configurations that are not named stay."""
     if name is None:
         raise UsageError("--alter needs --entity-name or --entity-default")
+    settings, deleted = changes_of(args)
+    changes = [(key, 0, value) for key, value in settings.items()] + [(key, 1, None) for key in deleted]
+    change_configs(admin, kind, name, changes)
+    print(f"Completed updating config for {label}.")
+    return 0
+
+
+def changes_of(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
+    """What the flags set, and what they delete. Raises :class:`UsageError`."""
     settings = parse_config_list(args.add_config) if args.add_config else {}
     if args.add_config_file:
         settings |= read_properties(args.add_config_file)
     deleted = [key.strip() for key in (args.delete_config or "").split(",") if key.strip()]
     if not settings and not deleted:
         raise UsageError("--alter needs --add-config, --add-config-file or --delete-config")
-    changes = [(key, 0, value) for key, value in settings.items()] + [(key, 1, None) for key in deleted]
-    change_configs(admin, kind, name, changes)
-    label = f"{args_type(kind)} {name}" if name else f"default {args_type(kind)}s in the cluster"
-    print(f"Completed updating config for {label}.")
-    return 0
+    return settings, deleted
 
 
-def change_configs(admin: Any, kind: str, name: str, changes: Sequence[tuple[str, int, str | None]]) -> None:
-    """Set (0), delete (1) … single configurations of a TOPIC or BROKER. Raises :class:`ApiError`."""
+def change_configs(
+    admin: KafkaAdminClient, kind: str, name: str, changes: Sequence[tuple[str, int, str | None]]
+) -> None:
+    """Set (0), delete (1) … single configurations of a TOPIC, BROKER or BROKER_LOGGER. Raises :class:`ApiError`."""
     from kafka.admin import ConfigResourceType
     from kafka.protocol.admin import IncrementalAlterConfigsRequest
 
     resource = (ConfigResourceType[kind], name, list(changes))
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     # A broker's own configuration is set at that broker, all others at any broker.
-    node = {"node_id": int(name)} if kind != "TOPIC" and name else {}
-    response = admin._manager.run(send_to, admin, request, node)
-    for result in response.responses:
-        if result.error_code:
-            raise ApiError(ErrorCode(result.error_code), result.error_message or "")
-
-
-async def send_to(admin: Any, request: Any, node: dict[str, int]) -> Any:
-    """Send ``request`` to the broker that ``node`` names, or to any."""
-    return await admin._manager.send(request, **node)
+    for result in send(admin, request, int(name) if kind != "TOPIC" and name else None).responses:
+        check_error(result)
 
 
 def args_type(kind: str) -> str:
@@ -178,7 +250,7 @@ def parse_config_list(text: str) -> dict[str, str]:
     return settings
 
 
-def print_entries(kind: str, name: str, entries: dict[str, Any], everything: bool) -> None:
+def print_entries(kind: str, name: str, entries: dict[str, ConfigDescription], everything: bool) -> None:
     """Print the configurations of one entity, in ConfigCommand's lines."""
     adjective = "All" if everything else "Dynamic"
     print(

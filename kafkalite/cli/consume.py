@@ -17,10 +17,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from kafkalite.cli.clients import add_json, parse_properties
-from kafkalite.cli.consume_sources import source
+from kafkalite.cli.clients import add_json, parse_pairs
+from kafkalite.cli.consume_sources import ConsumedRecord, source
 from kafkalite.cli.main import UsageError
 
 FORMATTER_PROPERTIES = {
@@ -37,6 +36,10 @@ FORMATTER_PROPERTIES = {
     "null.literal": "null",
 }
 POLL_RECORDS = 500
+EXAMPLES = (
+    "kafkalite consume --bootstrap-server localhost:9092 --topic flights --from-beginning --max-messages 10",
+    "kafkalite consume --bootstrap-server localhost:9092 --topic flights --group readers --property print.key=true",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -84,7 +87,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Print records until SIGINT, SIGTERM, ``--max-messages`` or ``--timeout-ms``."""
     check(args)
-    formatter = FORMATTER_PROPERTIES | parse_properties(args.property, "--property")
+    formatter = FORMATTER_PROPERTIES | parse_pairs(args.property, "--property")
     count, last = 0, time.monotonic()
     out = sys.stdout.buffer
     try:
@@ -140,7 +143,7 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def format_record(record: Any, properties: dict[str, str]) -> bytes:
+def format_record(record: ConsumedRecord, properties: dict[str, str]) -> bytes:
     """One record as ConsoleConsumer's ``DefaultMessageFormatter`` prints it."""
     null = properties["null.literal"].encode()
     separator = properties["key.separator"].encode()
@@ -163,9 +166,11 @@ def format_record(record: Any, properties: dict[str, str]) -> bytes:
     if wanted("headers"):
         parts.append(format_headers(record.headers(), properties["headers.separator"].encode(), null))
     if wanted("key"):
-        parts.append(null if record.key() is None else record.key())
+        key = record.key()
+        parts.append(null if key is None else key)
     if wanted("value"):
-        parts.append(null if record.value() is None else record.value())
+        content = record.value()
+        parts.append(null if content is None else content)
     return separator.join(parts) + properties["line.separator"].encode()
 
 
@@ -176,7 +181,7 @@ def format_headers(headers: Sequence[tuple[str, bytes | None]] | None, separator
     return separator.join(name.encode() + b":" + (null if value is None else value) for name, value in headers)
 
 
-def json_line(record: Any) -> bytes:
+def json_line(record: ConsumedRecord) -> bytes:
     """One record as one line of JSON; bytes that are not UTF-8 become replacement characters."""
     kind, timestamp = record.timestamp()
     value = {

@@ -10,22 +10,38 @@ import argparse
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kafkalite.cli.clients import librdkafka_settings, parse_properties, read_properties
+from kafkalite.cli.clients import librdkafka_settings, parse_pairs, read_properties
+from kafkalite.cli.login_refusals import await_login
 from kafkalite.cli.main import UsageError
 
 if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, TopicPartition
+
     from kafkalite.consumer import Record
 
 OFFSETS = {"earliest": -2, "latest": -1}
 POLL_SECONDS = 0.2
 
 
-class Source(Protocol):
-    """Records, with the methods of confluent-kafka's messages."""
+class ConsumedRecord(Protocol):
+    """A record, with the methods of confluent-kafka's messages."""
 
-    def take(self, count: int) -> list[Any]:
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def leader_epoch(self) -> int | None: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+
+
+class Source(Protocol):
+    """Where the records come from."""
+
+    def take(self, count: int) -> list[ConsumedRecord]:
         """At most ``count`` records; none if none arrived for a moment. Raises the library's errors."""
 
     def close(self) -> None:
@@ -52,8 +68,13 @@ class AssignedSource:
             self._consumer.close()
             raise
 
-    def take(self, count: int) -> list[Any]:
-        return checked(self._consumer.consume(count, timeout=POLL_SECONDS))
+    def take(self, count: int) -> list[ConsumedRecord]:
+        from confluent_kafka import KafkaError
+
+        # The library looks for the coordinator of its group.id, but nothing here needs that group.
+        refusal = KafkaError.GROUP_AUTHORIZATION_FAILED
+        records = self._consumer.consume(count, timeout=POLL_SECONDS)
+        return checked([each for each in records if (error := each.error()) is None or error.code() != refusal])
 
     def close(self) -> None:
         self._consumer.close()
@@ -71,7 +92,7 @@ class GroupRecordSource:
         pattern = f"^({args.include})$" if args.include else args.topic
         self._consumer.subscribe([pattern])
 
-    def take(self, count: int) -> list[Any]:
+    def take(self, count: int) -> list[ConsumedRecord]:
         return checked(self._consumer.consume(count, timeout=POLL_SECONDS))
 
     def close(self) -> None:
@@ -88,7 +109,7 @@ class ZooKeeperSource:
             "group.id": args.group or f"console-consumer-{time.time_ns() % 100_000}",
             "auto.offset.reset": "smallest" if args.from_beginning else "largest",
             **read_properties(args.command_config),
-            **parse_properties(args.consumer_property, "--consumer-property"),
+            **parse_pairs(args.consumer_property, "--consumer-property"),
             "zookeeper.connect": args.zookeeper,
         }
         settings = asdict(ConsumerConfig.from_properties(properties))
@@ -97,7 +118,7 @@ class ZooKeeperSource:
         wanted = Subscription.white_list(args.include or args.topic)
         self._consumer = ZooKeeperConsumer(where, group, wanted, **settings)
 
-    def take(self, count: int) -> list[Any]:
+    def take(self, count: int) -> list[ConsumedRecord]:
         record = self._consumer.poll(POLL_SECONDS) if count else None
         return [] if record is None else [ZooKeeperMessage(record)]
 
@@ -136,7 +157,7 @@ class ZooKeeperMessage:
         return self._record.value
 
 
-def library_consumer(args: argparse.Namespace, settings: Mapping[str, str]) -> Any:
+def library_consumer(args: argparse.Namespace, settings: Mapping[str, str]) -> Consumer:
     """confluent-kafka's consumer."""
     from confluent_kafka import Consumer
 
@@ -144,14 +165,14 @@ def library_consumer(args: argparse.Namespace, settings: Mapping[str, str]) -> A
         "auto.offset.reset": "earliest" if args.from_beginning else "latest",
         "isolation.level": args.isolation_level,
         **settings,
-        **parse_properties(args.consumer_property, "--consumer-property"),
+        **parse_pairs(args.consumer_property, "--consumer-property"),
     }
     if args.group and more["group.id"] != args.group:
         raise UsageError(f"--group {args.group} and --consumer-property group.id={more['group.id']} contradict")
     return Consumer(librdkafka_settings(args, more))
 
 
-def checked(records: list[Any]) -> list[Any]:
+def checked(records: list[Message]) -> list[ConsumedRecord]:
     """``records``, if none of them is an error. Raises the first error."""
     from confluent_kafka import KafkaException
 
@@ -161,10 +182,11 @@ def checked(records: list[Any]) -> list[Any]:
     return records
 
 
-def start_positions(consumer: Any, args: argparse.Namespace) -> list[Any]:
+def start_positions(consumer: Consumer, args: argparse.Namespace) -> list[TopicPartition]:
     """The partitions to read with the offsets to begin at. Raises if the topic does not exist."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+    await_login(consumer, 15)
     metadata = consumer.list_topics(args.topic, timeout=15).topics[args.topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)
@@ -172,7 +194,7 @@ def start_positions(consumer: Any, args: argparse.Namespace) -> list[Any]:
     if not set(partitions) <= set(metadata.partitions):
         raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, f"{args.topic}-{args.partition} does not exist"))
     if args.from_timestamp is not None:
-        found: list[Any] = consumer.offsets_for_times(
+        found: list[TopicPartition] = consumer.offsets_for_times(
             [TopicPartition(args.topic, i, args.from_timestamp) for i in partitions], timeout=15
         )
         return found

@@ -13,6 +13,8 @@ from pathlib import Path
 from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, print_json
 from kafkalite.cli.main import UsageError
 
+EXAMPLES = ("kafkalite delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json",)
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``delete-records`` with DeleteRecordsCommand's flags."""

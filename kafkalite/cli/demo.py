@@ -9,10 +9,12 @@ import argparse
 import json
 import shutil
 import tempfile
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from kafkalite.cli import demo_group, demo_pipeline
 from kafkalite.cli.clients import print_table
@@ -20,6 +22,10 @@ from kafkalite.cli.flight_reader import SESSION_TIMEOUT_MS
 from kafkalite.cli.flights import GROUP, PARTITIONS, READ_TIMEOUT, TOPIC, FlightReader, FlightWriter, Ledger, count_rows
 from kafkalite.cli.groups_view import GroupView
 from kafkalite.common.errors import StartupError
+
+if TYPE_CHECKING:
+    from kafkalite.embedded.cluster import LocalCluster
+    from kafkalite.embedded.dashboard import DashboardProcess
 
 PROGRESS_EVERY = 1.0
 SECONDS = 25.0
@@ -29,6 +35,7 @@ OVERRIDES = {
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "300",
 }
+EXAMPLES = ("kafkalite demo --records 10000",)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,24 +44,38 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "demo", help="a cluster, real data, a group; readers and brokers die, nothing is lost"
     )
     parser.add_argument("--dir", type=Path, help="keep the cluster's files here")
+    parser.add_argument(
+        "--stay", action="store_true", help="keep the cluster and its live page at the end until Ctrl-C"
+    )
     parser.add_argument("--records", type=int, default=0, metavar="N", help="only the first N flights")
 
 
 def run(args: argparse.Namespace) -> int:
     """The whole demo; exit code 0 if every acknowledged record was read, unchanged and in order."""
     from kafkalite.embedded.cluster import LocalCluster
+    from kafkalite.embedded.dashboard import DashboardProcess
 
     started = time.monotonic()
     directory = args.dir or Path(tempfile.mkdtemp(prefix="kafkalite-demo-"))
-    cluster = LocalCluster(directory, brokers=3, overrides=OVERRIDES)
+    # With metrics, because the page's timeline comes from the same listeners.
+    cluster = LocalCluster(directory, brokers=3, overrides=OVERRIDES, metrics=True)
+    dashboard: DashboardProcess | None = None
     try:
         say("1. A real ZooKeeper and three brokers")
         cluster.start()
         say(f"   brokers at {cluster.bootstrap}, ZooKeeper at {cluster.zookeeper}, {time.monotonic() - started:.1f} s")
+        dashboard = DashboardProcess.start(directory)
+        say(f"   watch it live at {dashboard.address}")
         good = play(cluster, args.records)
         rows = args.records or count_rows()
         good = demo_pipeline.play(cluster.bootstrap, cluster.directory, rows, say) and good
+        if args.stay:
+            stay(dashboard)
+        else:
+            say(f"   the page at {dashboard.address} ends with the demo; make demo DEMO=--stay keeps it")
     finally:
+        if dashboard is not None:
+            dashboard.stop()
         cluster.stop()
         if args.dir is None:
             shutil.rmtree(directory, ignore_errors=True)
@@ -62,7 +83,16 @@ def run(args: argparse.Namespace) -> int:
     return 0 if good else 1
 
 
-def play(cluster: Any, limit: int) -> bool:
+def stay(dashboard: DashboardProcess) -> None:
+    """Keep cluster and page until Ctrl-C."""
+    say(f"   cluster and dashboard go on at {dashboard.address} until Ctrl-C")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        say("   stopping")
+
+
+def play(cluster: LocalCluster, limit: int) -> bool:
     """Create the topic, write, read, kill, and check."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -86,10 +116,19 @@ def play(cluster: Any, limit: int) -> bool:
     return judge(scene)
 
 
+class StateZnode(TypedDict):
+    """The JSON of a partition's state in ZooKeeper, without its version."""
+
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    controller_epoch: int
+
+
 class Scene:
     """The running parts: a writer, and readers that share the topic as one group."""
 
-    def __init__(self, cluster: Any, rows: int) -> None:
+    def __init__(self, cluster: LocalCluster, rows: int) -> None:
         self.cluster = cluster
         self.rows = rows
         self.writer = FlightWriter(cluster.bootstrap, rows, SECONDS)
@@ -107,7 +146,7 @@ class Scene:
         say("   a third reader joins the group")
         self.join("cy")
         group = self.wait_shared()
-        say(f"   the group shares the partitions anew; `kafkalite groups --describe --group {GROUP}`:")
+        say(f"   the group divides the partitions again; `kafkalite groups --describe --group {GROUP}`:")
         demo_group.show(group)
 
     def kill_a_reader(self) -> None:
@@ -233,7 +272,7 @@ def judge(scene: Scene) -> bool:
     return good
 
 
-def partition_states(connect: str) -> dict[int, dict[str, Any]]:
+def partition_states(connect: str) -> dict[int, StateZnode]:
     """The topic's partition states, as ZooKeeper has them now."""
     from kafkalite.embedded.znodes import read_znodes
 
@@ -242,7 +281,7 @@ def partition_states(connect: str) -> dict[int, dict[str, Any]]:
     return {partition: json.loads(found[path]) for partition, path in paths.items() if path in found}
 
 
-def settled_states(cluster: Any, timeout: float = 30.0) -> dict[int, dict[str, Any]]:
+def settled_states(cluster: LocalCluster, timeout: float = 30.0) -> dict[int, StateZnode]:
     """The states once every partition has a leader and all replicas are in sync."""
     deadline = time.monotonic() + timeout
     while True:
@@ -257,8 +296,8 @@ def settled_states(cluster: Any, timeout: float = 30.0) -> dict[int, dict[str, A
 
 
 def wait_until_led_elsewhere(
-    cluster: Any, victim: int, meanwhile: Any, timeout: float = 30.0
-) -> dict[int, dict[str, Any]]:
+    cluster: LocalCluster, victim: int, meanwhile: Callable[[], object], timeout: float = 30.0
+) -> dict[int, StateZnode]:
     """The states once no partition has ``victim`` as its leader or in its ISR."""
     deadline = time.monotonic() + timeout
     while True:
@@ -270,7 +309,7 @@ def wait_until_led_elsewhere(
         meanwhile()
 
 
-def show_states(title: str, states: dict[int, dict[str, Any]]) -> None:
+def show_states(title: str, states: dict[int, StateZnode]) -> None:
     """Print leaders and ISRs of all partitions."""
     say(title)
     rows: list[list[object]] = [

@@ -9,7 +9,7 @@ import argparse
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafkalite.cli.clients import print_table
 from kafkalite.cli.flights import GROUP, PARTITIONS
@@ -17,13 +17,18 @@ from kafkalite.cli.groups_source import GroupSource
 from kafkalite.cli.groups_view import STABLE, GroupView, rows_of
 from kafkalite.common.errors import ApiError, StartupError
 
+if TYPE_CHECKING:
+    from kafkalite.embedded.cluster import LocalCluster
 
-def look(cluster: Any) -> GroupView | None:
+
+def look(cluster: LocalCluster) -> GroupView | None:
     """The group now; ``None`` if no coordinator answers at the moment."""
     from kafka.errors import KafkaError
 
     alive = ",".join(cluster.address(broker_id) for broker_id in cluster.broker_ids if cluster.is_alive(broker_id))
-    args = argparse.Namespace(bootstrap_server=alive, zookeeper=cluster.zookeeper, command_config=None, timeout=1000)
+    args = argparse.Namespace(
+        bootstrap_server=alive, zookeeper=cluster.zookeeper, command_config=None, zk_tls_config_file=None, timeout=1000
+    )
     try:
         source = GroupSource(args)
         try:
@@ -36,7 +41,11 @@ def look(cluster: Any) -> GroupView | None:
 
 
 def wait_until(
-    cluster: Any, what: str, fits: Callable[[GroupView], bool], meanwhile: Callable[[], None], timeout: float = 60.0
+    cluster: LocalCluster,
+    what: str,
+    fits: Callable[[GroupView], bool],
+    meanwhile: Callable[[], None],
+    timeout: float = 60.0,
 ) -> GroupView:
     """The group once ``fits`` is true of it. Raises :class:`StartupError` naming ``what``, if that does not happen."""
     deadline = time.monotonic() + timeout

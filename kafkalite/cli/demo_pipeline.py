@@ -15,7 +15,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from kafkalite.cli.clients import print_table
 from kafkalite.cli.flights import READ_TIMEOUT, TOPIC, open_flights
@@ -115,7 +114,7 @@ def read_results(servers: str) -> dict[Key, Figures]:
             if message.error() is not None and message.error().code() == KafkaError._PARTITION_EOF:
                 left -= 1
                 continue
-            result: dict[str, Any] = json.loads(message.value())
+            result = json.loads(message.value())
             found[result.pop("window")["start"][:10], result.pop("origin")] = result
         return found
     finally:

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 
 from kafkalite.cli.main import UsageError
+from kafkalite.cli.segment_dump import MAX_BYTES, Decoder, DumpOptions, Findings, IndexDumper, LogDumper, decode_string
 from kafkalite.common.errors import ApiError
-from kafkalite.log.dump import MAX_BYTES, Decoder, DumpOptions, Findings, LogDumper, decode_string
-from kafkalite.log.dump_index import IndexDumper
 from kafkalite.record.batch import CorruptRecordError
 
 
@@ -34,6 +33,7 @@ DECODERS: dict[str, Decoder] = {
 }
 """Kafka's decoder classes by their simple names (Kafka's own DefaultDecoder prints an object's address, ours hex)."""
 _STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
+EXAMPLES = ("kafkalite dump-log --files data/flights-0/00000000000000000000.log --print-data-log",)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

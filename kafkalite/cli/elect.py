@@ -14,6 +14,8 @@ from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, kafka_e
 from kafkalite.cli.main import UsageError
 from kafkalite.common.errors import ApiError, ErrorCode
 
+EXAMPLES = ("kafkalite elect --bootstrap-server localhost:9092 --election-type preferred --all-topic-partitions",)
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``elect`` with LeaderElectionCommand's flags."""

@@ -14,7 +14,10 @@ import sys
 import time
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
 
 ENTRY = struct.Struct("<BQI")
 BATCH = 1000
@@ -55,12 +58,12 @@ def main(arguments: Sequence[str]) -> None:
     consumer.close()
 
 
-def entry(record: Any) -> bytes:
+def entry(record: Message) -> bytes:
     """A record in the form of the demo's ledger."""
     return ENTRY.pack(record.partition(), record.offset(), zlib.crc32(record.value(), zlib.crc32(record.key() or b"")))
 
 
-def commit(consumer: Any) -> bool:
+def commit(consumer: Consumer) -> bool:
     """Commit the position; returns whether it is committed, or there was nothing to commit."""
     from confluent_kafka import KafkaError, KafkaException
 

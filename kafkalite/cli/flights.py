@@ -19,10 +19,13 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from kafkalite.cli.flight_reader import ENTRY
 from kafkalite.common.errors import StartupError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
 
 TOPIC = "flights"
 GROUP = "flight-readers"
@@ -102,7 +105,7 @@ class FlightWriter(threading.Thread):
         if len(producer):
             self.failed.append(f"{len(producer)} records were never acknowledged")
 
-    def _acknowledged(self, error: Any, message: Any) -> None:
+    def _acknowledged(self, error: KafkaError | None, message: Message) -> None:
         now = time.monotonic()
         if self._last_ack is not None:
             self.longest_gap = max(self.longest_gap, now - self._last_ack)

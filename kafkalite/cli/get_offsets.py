@@ -11,10 +11,11 @@ import re
 
 from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, print_json
 from kafkalite.cli.main import UsageError
+from kafkalite.cluster.model import INTERNAL_TOPICS
 from kafkalite.common.types import TopicPartition
 
 TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3}
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+EXAMPLES = ("kafkalite get-offsets --bootstrap-server localhost:9092 --topic-partitions flights:0-2 --time latest",)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

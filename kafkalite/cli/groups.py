@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from kafkalite.cli.clients import add_json, print_json
 from kafkalite.cli.groups_change import complain, delete, delete_offsets, reset, show, target_of, wanted
@@ -23,6 +22,7 @@ from kafkalite.cli.groups_view import (
     state_table,
 )
 from kafkalite.cli.main import UsageError
+from kafkalite.cli.zookeeper_security import add_zookeeper_security
 
 ABOUT = """\
 List, describe, reset and delete consumer groups.
@@ -32,6 +32,13 @@ are, their members stand in ZooKeeper alone. With --bootstrap-server alone a bro
 where that cannot be reached from here, say --zookeeper. A group with members of both kinds is of the type Mixed."""
 STATES = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Dead", "Unknown")
 TYPES = ("Classic", "Consumer", "ZooKeeper", "Mixed")
+EXAMPLES = (
+    "kafkalite groups --bootstrap-server localhost:9092 --describe --group readers",
+    (
+        "kafkalite groups --bootstrap-server localhost:9092 "
+        "--reset-offsets --group readers --topic flights --to-earliest --execute"
+    ),
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -44,6 +51,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT,…", help="brokers; this or --zookeeper is needed")
     parser.add_argument("--zookeeper", metavar="CONNECT", help="host:port[,host:port…][/chroot] of the cluster")
+    add_zookeeper_security(parser)
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="client properties")
     parser.add_argument("--timeout", type=int, default=5000, metavar="MS", help="how long a coordinator is waited for")
     action = parser.add_mutually_exclusive_group(required=True)
@@ -80,10 +88,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         (To.DURATION, "PnDTnHnMnS", "to the first records of so long ago or later"),
         (To.FILE, "FILE", "as a CSV file says: topic,partition,offset or group,topic,partition,offset"),
     ):
-        more: dict[str, Any] = {"action": "store_true"} if metavar is None else {"metavar": metavar}
-        if to in (To.OFFSET, To.SHIFT):
-            more["type"] = int
-        target.add_argument(f"--{to.value}", help=f"for --reset-offsets: {text}", **more)
+        flag, words = f"--{to.value}", f"for --reset-offsets: {text}"
+        if metavar is None:
+            target.add_argument(flag, help=words, action="store_true")
+        else:
+            target.add_argument(flag, help=words, metavar=metavar, type=int if to in (To.OFFSET, To.SHIFT) else str)
     add_json(parser)
 
 

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kafkalite.cli.clients import print_json
 from kafkalite.cli.groups_reset import (
@@ -156,7 +155,7 @@ def succeeded(codes: Mapping[TopicPartition, ErrorCode]) -> bool:
     return not bad
 
 
-def place(group: str, tp: TopicPartition) -> dict[str, Any]:
+def place(group: str, tp: TopicPartition) -> dict[str, object]:
     """A group's partition in the form of ``--json``."""
     return {"group": group, "topic": tp.topic, "partition": tp.partition}
 

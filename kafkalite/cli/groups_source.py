@@ -11,13 +11,18 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from kafkalite.cli.clients import admin_client
 from kafkalite.cli.groups_view import CLASSIC, DEAD, EMPTY, STABLE, GroupView, MemberView
 from kafkalite.cli.groups_zookeeper import OldGroups
+from kafkalite.cli.zookeeper_security import read_zookeeper_security
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError
 
 T = TypeVar("T")
 EARLIEST, LATEST = -2, -1
@@ -30,14 +35,47 @@ PASSING = {
 RETRY_SECONDS = 0.2
 
 
+class AssignedTopic(TypedDict):
+    """A topic in the assignment of a member."""
+
+    topic: str
+    partitions: list[int]
+
+
+class LibraryAssignment(TypedDict):
+    """The assignment of a member, decoded by kafka-python."""
+
+    assigned_partitions: list[AssignedTopic]
+
+
+class LibraryMember(TypedDict):
+    """A member as kafka-python's admin client describes it; an assignment that it cannot decode stays bytes."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    member_assignment: LibraryAssignment | bytes | None
+
+
+class LibraryGroup(TypedDict, total=False):
+    """A group as kafka-python's admin client describes it."""
+
+    error: str | None
+    group_state: str
+    protocol_data: str
+    members: list[LibraryMember]
+
+
 class GroupSource:
-    """Groups of both kinds. Raises the library's errors, :class:`ApiError` and ``OSError``."""
+    """Groups of both kinds. Raises the library's errors, :class:`ApiError`, ``OSError`` and ``ConfigError``."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
-        self._admin: Any = None
+        self._admin: KafkaAdminClient = None
         self._admins = ExitStack()
-        self._old: OldGroups | None = OldGroups(args.zookeeper) if args.zookeeper else None
+        self._security = read_zookeeper_security(args.zk_tls_config_file)
+        self._old: OldGroups | None = OldGroups(args.zookeeper, self._security) if args.zookeeper else None
         try:
             if not args.bootstrap_server and self._old is not None:
                 args.bootstrap_server = self._old.bootstrap()
@@ -115,7 +153,7 @@ class GroupSource:
     def delete(self, group: str) -> ErrorCode:
         """Delete a group without members, and all its offsets."""
 
-        def ask(admin: Any) -> ErrorCode:
+        def ask(admin: KafkaAdminClient) -> ErrorCode:
             outcome = admin.delete_groups([group])
             code = _code(outcome[group] if isinstance(outcome, dict) else outcome[0][1])
             if code in PASSING:
@@ -172,11 +210,13 @@ class GroupSource:
         if not connect:
             return
         try:
-            self._old = OldGroups(connect)
+            old = OldGroups(connect, self._security)
+            old.check()
+            self._old = old
         except OSError as error:
-            print(f"ZooKeeper consumers are not shown (--zookeeper): {error}", file=sys.stderr)
+            print(f"ZooKeeper consumers are not shown (--zookeeper, --zk-tls-config-file): {error}", file=sys.stderr)
 
-    def _ask(self, ask: Callable[[Any], T]) -> T:
+    def _ask(self, ask: Callable[[KafkaAdminClient], T]) -> T:
         """``ask(admin)``, repeated with a new client for ``--timeout`` while the coordinator changes."""
         from kafka.errors import KafkaError
 
@@ -191,8 +231,10 @@ class GroupSource:
             time.sleep(RETRY_SECONDS)
             self._connect()
 
-    def _each(self, ask: Callable[[Any], Mapping[Any, Any]]) -> dict[TopicPartition, ErrorCode]:
-        def checked(admin: Any) -> dict[TopicPartition, ErrorCode]:
+    def _each(
+        self, ask: Callable[[KafkaAdminClient], Mapping[tuple[str, int], type[KafkaError] | str]]
+    ) -> dict[TopicPartition, ErrorCode]:
+        def checked(admin: KafkaAdminClient) -> dict[TopicPartition, ErrorCode]:
             codes = {TopicPartition(*tp): _code(error) for tp, error in ask(admin).items()}
             for tp, code in codes.items():
                 if code in PASSING:
@@ -202,8 +244,8 @@ class GroupSource:
         return self._ask(checked)
 
 
-def _described(admin: Any, group: str) -> dict[str, Any]:
-    described: dict[str, Any] = admin.describe_groups([group])[group]
+def _described(admin: KafkaAdminClient, group: str) -> LibraryGroup:
+    described: LibraryGroup = admin.describe_groups([group])[group]
     error = described.get("error")
     if error:
         for code in ErrorCode:
@@ -215,8 +257,8 @@ def _described(admin: Any, group: str) -> dict[str, Any]:
     return described
 
 
-def _member(entry: Mapping[str, Any]) -> MemberView:
-    assignment = entry.get("member_assignment") or {}
+def _member(entry: LibraryMember) -> MemberView:
+    assignment = entry.get("member_assignment")
     return MemberView(
         entry["member_id"],
         entry["client_host"],
@@ -234,10 +276,10 @@ def _partitions(group: GroupView) -> set[TopicPartition]:
     return {*group.committed, *(tp for member in group.members for tp in member.partitions)}
 
 
-def _code(error: Any) -> ErrorCode:
+def _code(error: type[KafkaError] | str) -> ErrorCode:
     """The code of one of the library's error classes, or of its name."""
     import kafka.errors
 
-    if isinstance(error, str):
-        error = kafka.errors.NoError if error == "OK" else getattr(kafka.errors, error)
-    return ErrorCode(error.errno)
+    if not isinstance(error, str):
+        return ErrorCode(error.errno)
+    return ErrorCode(kafka.errors.NoError.errno if error == "OK" else getattr(kafka.errors, error).errno)

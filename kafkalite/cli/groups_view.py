@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from kafkalite.common.types import TopicPartition
 
@@ -190,9 +189,9 @@ def assignment_text(partitions: Sequence[TopicPartition]) -> str:
 # JSON
 
 
-def group_json(group: GroupView, section: str) -> dict[str, Any]:
+def group_json(group: GroupView, section: str) -> dict[str, object]:
     """A group with one section of its description: ``offsets``, ``members`` or ``state``."""
-    value: dict[str, Any] = {"group": group.name, "type": group.kind, "state": group.state}
+    value: dict[str, object] = {"group": group.name, "type": group.kind, "state": group.state}
     if section == "offsets":
         value["offsets"] = [_row_json(row) for row in rows_of(group)]
     elif section == "members":
@@ -203,7 +202,7 @@ def group_json(group: GroupView, section: str) -> dict[str, Any]:
     return value
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def _row_json(row: Row) -> dict[str, object]:
     member = row.member
     return {
         "topic": row.tp and row.tp.topic,
@@ -217,7 +216,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _member_json(member: MemberView) -> dict[str, Any]:
+def _member_json(member: MemberView) -> dict[str, object]:
     return {
         "consumer_id": member.consumer_id,
         "group_instance_id": member.instance_id or None,

@@ -9,20 +9,19 @@ from collections import defaultdict
 from types import TracebackType
 
 from kafkalite.cli.groups_view import MemberView, old_host
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER
 from kafkalite.common.types import TopicPartition
 from kafkalite.embedded.znodes import ZnodeReader
+from kafkalite.zk.session_security import ZkSecurity
 from kafkalite.zk.znodes.brokers import IDS, decode_broker
-from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.codec import MalformedZnodeError, decode_name
 from kafkalite.zk.znodes.consumers import CONSUMERS, decode_offset, group_path, ids_path, offset_path, offsets_path
-from kafkalite.zk.znodes.names import decode_name
 
 
 class OldGroups:
-    """Reads ``/consumers``. Raises ``OSError`` if ZooKeeper does not answer."""
+    """Reads ``/consumers``. ``security``: of the connection. Raises ``OSError`` if ZooKeeper does not answer."""
 
-    def __init__(self, connect: str) -> None:
-        self._zookeeper = ZnodeReader(connect)
+    def __init__(self, connect: str, security: ZkSecurity | None = None) -> None:
+        self._zookeeper = ZnodeReader(connect, security)
 
     def __enter__(self) -> OldGroups:
         return self
@@ -32,13 +31,17 @@ class OldGroups:
     ) -> None:
         self._zookeeper.close()
 
+    def check(self) -> None:
+        """Raise ``OSError`` if ZooKeeper lets this client read nothing."""
+        self._zookeeper.get(CONSUMERS)
+
     def bootstrap(self) -> str:
         """``host:port,…`` of the live brokers' plain listeners. Raises ``OSError`` if there is none."""
         addresses = []
         for name in self._zookeeper.children(IDS):
             data = self._zookeeper.get(f"{IDS}/{name}")
             for endpoint in decode_broker(int(name), data).endpoints if data is not None else ():
-                if endpoint.security_protocol == "PLAINTEXT" and endpoint.listener != CONTROL_PLANE_LISTENER:
+                if endpoint.security_protocol == "PLAINTEXT":
                     addresses.append(f"{endpoint.host}:{endpoint.port}")
         if not addresses:
             raise OSError("no broker with a PLAINTEXT listener is registered; give --bootstrap-server")

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TypedDict
 
 from kafkalite.cli.clients import add_bootstrap, admin_client
 from kafkalite.cli.main import UsageError
 from kafkalite.common.errors import ApiError, ErrorCode
+
+EXAMPLES = ("kafkalite log-dirs --bootstrap-server localhost:9092 --describe --topic-list flights",)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -48,7 +50,31 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def directory(entry: dict[str, Any]) -> dict[str, Any]:
+class LogDirPartition(TypedDict):
+    """A replica in a log directory, as kafka-python's admin client describes it."""
+
+    partition_index: int
+    partition_size: int
+    offset_lag: int
+    is_future_key: bool
+
+
+class LogDirTopic(TypedDict):
+    """The replicas of a topic in a log directory."""
+
+    name: str
+    partitions: list[LogDirPartition]
+
+
+class LibraryLogDir(TypedDict):
+    """A log directory, as kafka-python's admin client describes it."""
+
+    error_code: int
+    log_dir: str
+    topics: list[LogDirTopic]
+
+
+def directory(entry: LibraryLogDir) -> dict[str, object]:
     """One log directory, in LogDirsCommand's form."""
     return {
         "partitions": [

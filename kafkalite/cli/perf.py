@@ -11,13 +11,25 @@ import random
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
-from kafkalite.cli.clients import add_bootstrap, add_json, librdkafka_settings, parse_properties, print_json
+from kafkalite.cli.clients import add_bootstrap, add_json, librdkafka_settings, parse_pairs, print_json
 from kafkalite.cli.consume_sources import start_positions
+from kafkalite.cli.login_refusals import await_login, flush
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
 
 REPORT_INTERVAL = 5.0
 MB = 1024.0 * 1024.0
+EXAMPLES = (
+    (
+        "kafkalite perf produce --bootstrap-server localhost:9092 "
+        "--topic flights --num-records 1000000 --producer-props acks=all"
+    ),
+    "kafkalite perf consume --bootstrap-server localhost:9092 --topic flights --messages 1000000",
+    "kafkalite perf latency --bootstrap-server localhost:9092 --topic flights --num-records 1000 --acks all",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -74,13 +86,13 @@ def produce(args: argparse.Namespace) -> int:
     """``perf produce``."""
     from confluent_kafka import KafkaException, Producer
 
-    settings = {"linger.ms": "5", **parse_properties(args.producer_props, "--producer-props")}
+    settings = {"linger.ms": "5", **parse_pairs(args.producer_props, "--producer-props")}
     producer = Producer(librdkafka_settings(args, settings))
     latencies, errors = Latencies(), []
     payload = random.Random(0).randbytes(args.record_size)
     start = last = time.monotonic()
 
-    def delivered(error: Any, message: Any) -> None:
+    def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
             errors.append(error)
         else:
@@ -103,7 +115,7 @@ def produce(args: argparse.Namespace) -> int:
             if not args.json and now - last >= REPORT_INTERVAL:
                 print(window_line(latencies.take_window(), now - last, args.record_size), flush=True)
                 last = now
-    producer.flush(120)
+    flush(producer, 120)
     seconds = time.monotonic() - start
     if errors:
         raise KafkaException(errors[0])
@@ -187,6 +199,7 @@ def latency(args: argparse.Namespace) -> int:
     }
     consumer = Consumer(librdkafka_settings(args, settings))
     partition = 0
+    await_login(consumer, 15)
     _, end = consumer.get_watermark_offsets(TopicPartition(args.topic, partition), timeout=15)
     consumer.assign([TopicPartition(args.topic, partition, end)])
     consumer.consume(1, timeout=1.0)  # before the first record is sent, the fetcher must wait at the end of the log

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from kafkalite.pipelines.state import PipelineState, PipelineStatus
 
 READY = b"running"
+EXAMPLES = (
+    "kafkalite pipeline run flights-in.toml --once",
+    "kafkalite pipeline list",
+    "kafkalite pipeline status flights-in",
+    "kafkalite pipeline stop flights-in",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,7 +44,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     listed = actions.add_parser("list", help="show what has run here, and the jobs and examples that there are")
     status = actions.add_parser("status", help="show how far pipelines are; exit code 1 where one has failed")
     status.add_argument("name", nargs="?", metavar="NAME")
-    stop = actions.add_parser("stop", help="stop a pipeline after the micro-batch under way, and wait for its end")
+    stop = actions.add_parser("stop", help="stop a pipeline after its running micro-batch, and wait for its end")
     stop.add_argument("name", metavar="NAME")
     for each in (listed, status):
         add_json(each)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from kafkalite.cli.clients import add_bootstrap, librdkafka_settings, parse_properties
+from kafkalite.cli.clients import add_bootstrap, librdkafka_settings, parse_pairs
+from kafkalite.cli.login_refusals import flush
 from kafkalite.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
 
 READER_PROPERTIES = {
     "parse.key": "false",
@@ -24,8 +27,9 @@ READER_PROPERTIES = {
     "headers.key.separator": ":",
     "timestamp.delimiter": "\t",
     "ignore.error": "false",
-    "null.marker": "",
 }
+NULL_MARKER = "null.marker"
+"""The reader's property without a default: an empty marker makes empty texts null, and no marker makes none null."""
 FLUSH_TIMEOUT = 60.0
 
 
@@ -36,6 +40,12 @@ class Line(NamedTuple):
     headers: list[tuple[str, bytes | None]]
     key: bytes | None
     value: bytes | None
+
+
+EXAMPLES = (
+    "kafkalite produce --bootstrap-server localhost:9092 "
+    "--topic flights --property parse.key=true --property key.separator=,",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -51,7 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help=f"of the line reader: {', '.join(READER_PROPERTIES)}",
+        help=f"of the line reader: {', '.join((*READER_PROPERTIES, NULL_MARKER))}",
     )
     parser.add_argument(
         "--producer-property",
@@ -73,24 +83,24 @@ def run(args: argparse.Namespace) -> int:
     """Produce all lines; exit code 1 if one was not acknowledged."""
     from confluent_kafka import KafkaException, Producer
 
-    reader = READER_PROPERTIES | parse_properties(args.property, "--property")
-    common = [(name, value.encode()) for name, value in parse_properties(args.header, "--header").items()]
+    reader = READER_PROPERTIES | parse_pairs(args.property, "--property")
+    common = [(name, value.encode()) for name, value in parse_pairs(args.header, "--header").items()]
     settings = {
         "acks": args.request_required_acks,
         "compression.type": args.compression_codec or "none",
         "batch.size": str(args.batch_size),
         "linger.ms": str(args.timeout),
-        **parse_properties(args.producer_property, "--producer-property"),
+        **parse_pairs(args.producer_property, "--producer-property"),
     }
     producer = Producer(librdkafka_settings(args, settings))
     errors: list[str] = []
 
-    def delivered(error: Any, _: Any) -> None:
+    def delivered(error: KafkaError | None, _: Message) -> None:
         if error is not None:
             errors.append(str(error))
 
     for line in read_lines(sys.stdin.buffer, reader):
-        record: dict[str, Any] = {"key": line.key, "value": line.value, "headers": [*common, *line.headers] or None}
+        record: dict[str, object] = {"key": line.key, "value": line.value, "headers": [*common, *line.headers] or None}
         if args.partition is not None:
             record["partition"] = args.partition
         timestamp = line.timestamp if line.timestamp is not None else args.timestamp
@@ -104,11 +114,8 @@ def run(args: argparse.Namespace) -> int:
                 producer.poll(0.1)
         producer.poll(0)
         if args.sync:
-            producer.flush(FLUSH_TIMEOUT)
-    deadline = time.monotonic() + FLUSH_TIMEOUT
-    while producer.flush(1.0) and time.monotonic() < deadline:
-        pass
-    left = len(producer)
+            flush(producer, FLUSH_TIMEOUT)
+    left = flush(producer, FLUSH_TIMEOUT)
     if left:
         errors.append(f"{left} records were not acknowledged within {FLUSH_TIMEOUT:.0f} s")
     if errors:
@@ -128,7 +135,7 @@ def parse_line(line: bytes, properties: dict[str, str], number: int = 0) -> Line
     Raises :class:`UsageError` with the line's number if a delimiter is missing (unless ``ignore.error``).
     """
     lenient = is_true(properties["ignore.error"])
-    marker = properties["null.marker"].encode()
+    marker = null_marker(properties)
     rest = line
 
     def take(delimiter: str, what: str) -> bytes | None:
@@ -155,9 +162,9 @@ def parse_line(line: bytes, properties: dict[str, str], number: int = 0) -> Line
             ]
     if is_true(properties["parse.key"]):
         key = take(properties["key.separator"], "key")
-        if marker and key == marker:
+        if key == marker:
             key = None
-    value: bytes | None = None if marker and rest == marker else rest
+    value: bytes | None = None if rest == marker else rest
     return Line(timestamp, headers, key, value)
 
 
@@ -166,8 +173,13 @@ def parse_header(pair: bytes, properties: dict[str, str], number: int) -> tuple[
     name, found, value = pair.partition(properties["headers.key.separator"].encode())
     if not found and not is_true(properties["ignore.error"]):
         raise UsageError(f"no header key separator found in {pair.decode(errors='replace')!r} on line number {number}")
-    marker = properties["null.marker"].encode()
-    return name.decode(), None if marker and value == marker else value
+    return name.decode(), None if value == null_marker(properties) else value
+
+
+def null_marker(properties: Mapping[str, str]) -> bytes | None:
+    """The text that stands for null; ``None`` without the property."""
+    text = properties.get(NULL_MARKER)
+    return None if text is None else text.encode()
 
 
 def is_true(text: str) -> bool:

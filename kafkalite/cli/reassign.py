@@ -13,7 +13,7 @@ import random
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, print_json
 from kafkalite.cli.main import UsageError
@@ -29,7 +29,21 @@ from kafkalite.cli.reassign_throttles import (
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
 Assignment = dict[TopicPartition, list[int]]
+EXAMPLES = (
+    (
+        "kafkalite reassign --bootstrap-server localhost:9092 "
+        "--generate --topics-to-move-json-file topics.json --broker-list 1,2,3"
+    ),
+    (
+        "kafkalite reassign --bootstrap-server localhost:9092 "
+        "--execute --reassignment-json-file plan.json --throttle 50000000"
+    ),
+    "kafkalite reassign --bootstrap-server localhost:9092 --verify --reassignment-json-file plan.json",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,14 +56,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         ("execute", "start --reassignment-json-file"),
         ("verify", "show how far --reassignment-json-file is"),
         ("cancel", "cancel --reassignment-json-file"),
-        ("list", "list what is under way"),
+        ("list", "list the running reassignments"),
     ):
         action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
     parser.add_argument("--reassignment-json-file", type=Path, metavar="FILE")
     parser.add_argument("--topics-to-move-json-file", type=Path, metavar="FILE")
     parser.add_argument("--broker-list", metavar="1,2,3", help="brokers to propose")
     parser.add_argument("--disable-rack-aware", action="store_true", help="for --generate: take no notice of racks")
-    parser.add_argument("--additional", action="store_true", help="for --execute: beside what is under way")
+    parser.add_argument("--additional", action="store_true", help="for --execute: beside the running reassignments")
     parser.add_argument("--throttle", type=int, metavar="B/S", help="for --execute: limit between brokers")
     parser.add_argument(
         "--replica-alter-log-dirs-throttle",
@@ -77,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         return actions[args.action](admin, args)
 
 
-def generate(admin: Any, args: argparse.Namespace) -> int:
+def generate(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--generate``: print the current assignment and one that spreads it over ``--broker-list``."""
     document = json.loads(args.topics_to_move_json_file.read_text())
     topics = [entry["topic"] for entry in document["topics"]]
@@ -98,7 +112,7 @@ def generate(admin: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def execute(admin: Any, args: argparse.Namespace) -> int:
+def execute(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--execute``: ask the controller for the new assignment; prints the old one, which is needed to go back."""
     target = read_assignment(args.reassignment_json_file)
     log_dirs = read_log_dirs(args.reassignment_json_file)
@@ -110,7 +124,7 @@ def execute(admin: Any, args: argparse.Namespace) -> int:
     if moves and not args.additional:
         raise ApiError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            "another reassignment is under way: wait, --cancel it, or use --additional",
+            "another reassignment is running: wait, --cancel it, or use --additional",
         )
     before = {tp: current[tp] for tp in target}
     print(f"Current partition replica assignment\n\n{compact(before)}\n")
@@ -131,7 +145,7 @@ def execute(admin: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def verify(admin: Any, args: argparse.Namespace) -> int:
+def verify(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--verify``: exit code 0 once all moves are complete, 1 if one is in progress or has another target.
 
     Once no move is in progress it removes the throttles.
@@ -170,7 +184,7 @@ def in_words(state: str, completed: str) -> str:
     return {"completed": completed, "in progress": "is still in progress."}.get(state, f"failed: {state}.")
 
 
-def cancel(admin: Any, args: argparse.Namespace) -> int:
+def cancel(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--cancel``: cancel those moves of the file that are in progress."""
     moves = list_reassignments(admin)
     target = read_assignment(args.reassignment_json_file)
@@ -191,7 +205,7 @@ def cancel(admin: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def list_moves(admin: Any, args: argparse.Namespace) -> int:
+def list_moves(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--list``."""
     moves = list_reassignments(admin)
     if args.json:
@@ -211,7 +225,7 @@ def list_moves(admin: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def current_assignment(admin: Any, topics: Sequence[str]) -> Assignment:
+def current_assignment(admin: KafkaAdminClient, topics: Sequence[str]) -> Assignment:
     """The replicas of all partitions of ``topics``. Raises :class:`ApiError` if one does not exist."""
     assignment: Assignment = {}
     for topic in admin.describe_topics(list(topics)):
@@ -222,12 +236,12 @@ def current_assignment(admin: Any, topics: Sequence[str]) -> Assignment:
     return assignment
 
 
-def list_reassignments(admin: Any) -> dict[TopicPartition, dict[str, list[int]]]:
+def list_reassignments(admin: KafkaAdminClient) -> dict[TopicPartition, dict[str, list[int]]]:
     """The reassignments in progress."""
     return {TopicPartition(tp.topic, tp.partition): move for tp, move in admin.list_partition_reassignments().items()}
 
 
-def alter(admin: Any, target: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int) -> None:
+def alter(admin: KafkaAdminClient, target: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int) -> None:
     """Send ``target`` to the controller. Raises :class:`ApiError` with every partition that it refused."""
     from kafka import TopicPartition as LibraryPartition
 
@@ -243,11 +257,11 @@ def alter(admin: Any, target: Mapping[TopicPartition, Sequence[int] | None], tim
 
 
 def propose(
-    current: Assignment, brokers: Sequence[int], racks: Mapping[int, str | None], chance: random.Random
+    current: Assignment, brokers: Sequence[int], racks: Mapping[int, str | None], rng: random.Random
 ) -> Assignment:
     """A new assignment of ``current``'s partitions over ``brokers``: Kafka's round robin, by racks if all have one.
 
-    Pure except for ``chance``. Raises :class:`UsageError` if there are fewer brokers than replicas.
+    Pure except for ``rng``. Raises :class:`UsageError` if there are fewer brokers than replicas.
     """
     ordered = by_rack(brokers, racks) if all(racks.get(broker) for broker in brokers) else sorted(brokers)
     proposed: Assignment = {}
@@ -256,7 +270,7 @@ def propose(
         factor = len(current[partitions[0]])
         if factor > len(ordered):
             raise UsageError(f"topic {topic} has {factor} replicas, --broker-list only {len(ordered)} brokers")
-        start, shift = chance.randrange(len(ordered)), chance.randrange(len(ordered))
+        start, shift = rng.randrange(len(ordered)), rng.randrange(len(ordered))
         for tp in partitions:
             if tp.partition > 0 and tp.partition % len(ordered) == 0:
                 shift += 1
@@ -308,7 +322,7 @@ def read_log_dirs(path: Path) -> dict[ReplicaPlace, str]:
     return wanted
 
 
-def as_document(assignment: Assignment) -> dict[str, Any]:
+def as_document(assignment: Assignment) -> dict[str, object]:
     """Kafka's reassignment JSON as a value."""
     partitions = [
         {"topic": tp.topic, "partition": tp.partition, "replicas": replicas, "log_dirs": [ANY] * len(replicas)}

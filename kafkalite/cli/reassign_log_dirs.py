@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
 
 ANY = "any"
 _PAUSE_S = 0.1
@@ -34,7 +37,7 @@ class Places(NamedTuple):
     future: str | None
 
 
-def start_moves(admin: Any, wanted: Mapping[ReplicaPlace, str], timeout_ms: int) -> None:
+def start_moves(admin: KafkaAdminClient, wanted: Mapping[ReplicaPlace, str], timeout_ms: int) -> None:
     """Request each replica's directory, repeatedly until its broker has the replica.
 
     Raises :class:`ApiError` for a refused move, or if a broker does not have its replica within ``timeout_ms``.
@@ -55,13 +58,13 @@ def start_moves(admin: Any, wanted: Mapping[ReplicaPlace, str], timeout_ms: int)
             time.sleep(_PAUSE_S)
 
 
-def ask(admin: Any, wanted: Mapping[ReplicaPlace, str]) -> dict[ReplicaPlace, ErrorCode]:
+def ask(admin: KafkaAdminClient, wanted: Mapping[ReplicaPlace, str]) -> dict[ReplicaPlace, ErrorCode]:
     """One AlterReplicaLogDirs request to each broker."""
     answers = admin.alter_replica_log_dirs({tuple(replica): log_dir for replica, log_dir in wanted.items()})
     return {ReplicaPlace(*replica): ErrorCode(error.errno) for replica, error in answers.items()}
 
 
-def places(admin: Any, replicas: Iterable[ReplicaPlace]) -> dict[ReplicaPlace, Places]:
+def places(admin: KafkaAdminClient, replicas: Iterable[ReplicaPlace]) -> dict[ReplicaPlace, Places]:
     """The directories of the replicas. Those of dead brokers are left out."""
     wanted = set(replicas)
     live = {broker["broker_id"] for broker in admin.describe_cluster()["brokers"]}
@@ -78,7 +81,7 @@ def places(admin: Any, replicas: Iterable[ReplicaPlace]) -> dict[ReplicaPlace, P
     return found
 
 
-def move_states(admin: Any, wanted: Mapping[ReplicaPlace, str]) -> dict[ReplicaPlace, str]:
+def move_states(admin: KafkaAdminClient, wanted: Mapping[ReplicaPlace, str]) -> dict[ReplicaPlace, str]:
     """The state of each move: ``completed``, ``in progress``, or why it will not complete."""
     if not wanted:
         return {}
@@ -96,7 +99,7 @@ def _state(found: Places | None, wanted: str) -> str:
     return "completed" if found.current == wanted else f"it is not being moved from {found.current} to {wanted}"
 
 
-def cancel_moves(admin: Any, wanted: Mapping[ReplicaPlace, str]) -> list[ReplicaPlace]:
+def cancel_moves(admin: KafkaAdminClient, wanted: Mapping[ReplicaPlace, str]) -> list[ReplicaPlace]:
     """Cancel those of the moves that are in progress: each replica stays in its directory. Returns them."""
     if not wanted:
         return []

@@ -7,10 +7,13 @@ Reactor shell (client library); the choice of throttled replicas is a pure funct
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.cli.configs import change_configs
 from kafkalite.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
 
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
@@ -51,20 +54,20 @@ def throttles_of(
     return Throttles(topics, {broker for each in (sources, destinations) for ids in each.values() for broker in ids})
 
 
-def set_throttles(admin: Any, throttles: Throttles, rate: int) -> None:
+def set_throttles(admin: KafkaAdminClient, throttles: Throttles, rate: int) -> None:
     """Limit the reassignment to ``rate`` bytes per second at each broker."""
     for topic, settings in throttles.topics.items():
         change_configs(admin, "TOPIC", topic, [(name, SET, value) for name, value in settings.items()])
     set_rates(admin, throttles.brokers, (LEADER_RATE, FOLLOWER_RATE), rate)
 
 
-def set_rates(admin: Any, brokers: Iterable[int], names: Collection[str], rate: int) -> None:
+def set_rates(admin: KafkaAdminClient, brokers: Iterable[int], names: Collection[str], rate: int) -> None:
     """Set rates, in bytes per second, of some brokers."""
     for broker in sorted(brokers):
         change_configs(admin, "BROKER", str(broker), [(name, SET, str(rate)) for name in names])
 
 
-def clear_throttles(admin: Any, target: Collection[TopicPartition]) -> None:
+def clear_throttles(admin: KafkaAdminClient, target: Collection[TopicPartition]) -> None:
     """Remove all throttles: of every broker, because it is not known which ones took part, and of the topics."""
     brokers = sorted(broker["broker_id"] for broker in admin.describe_cluster()["brokers"])
     print(f"Clearing broker-level throttles on broker{plural(brokers)} {','.join(map(str, brokers))}")

@@ -7,22 +7,34 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any
+from collections.abc import Sized
+from typing import TYPE_CHECKING, TypedDict
 
 from kafkalite.cli.clients import (
+    ConfigDescription,
+    PartitionDescription,
+    TopicDescription,
     add_bootstrap,
     add_json,
     admin_client,
+    check_error,
     id_text,
     kafka_error,
-    parse_properties,
+    parse_pairs,
     print_json,
 )
 from kafkalite.cli.main import UsageError
+from kafkalite.cluster.model import INTERNAL_TOPICS
 from kafkalite.common.errors import ApiError, ErrorCode
 
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
 FILTERS = ("under_replicated_partitions", "unavailable_partitions", "at_min_isr_partitions", "under_min_isr_partitions")
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+EXAMPLES = (
+    "kafkalite topics --bootstrap-server localhost:9092 --create --topic flights --partitions 3 --replication-factor 3",
+    "kafkalite topics --bootstrap-server localhost:9092 --describe --under-replicated-partitions",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -74,9 +86,31 @@ def run(args: argparse.Namespace) -> int:
         return actions[args.action](admin, args)
 
 
-def create(admin: Any, args: argparse.Namespace) -> int:
+class ShownPartition(TypedDict):
+    """A partition in the form of ``--json``."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+
+
+class ShownTopic(TypedDict):
+    """A topic in the form of ``--json``."""
+
+    topic: str
+    topic_id: str
+    partition_count: int
+    replication_factor: int
+    configs: dict[str, str | None]
+    partitions: list[ShownPartition]
+
+
+def create(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--create``."""
-    settings: dict[str, Any] = {"configs": parse_properties(args.config, "--config")}
+    settings: dict[str, object] = {"configs": parse_pairs(args.config, "--config")}
     if args.replica_assignment:
         settings["assignments"] = dict(enumerate(parse_assignment(args.replica_assignment)))
     else:
@@ -91,7 +125,7 @@ def create(admin: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def list_topics(admin: Any, args: argparse.Namespace) -> int:
+def list_topics(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--list``."""
     names = sorted(topic["name"] for topic in matching(admin, args))
     if args.json:
@@ -102,7 +136,7 @@ def list_topics(admin: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def describe(admin: Any, args: argparse.Namespace) -> int:
+def describe(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--describe``: all partitions, or those that one of the filters selects."""
     topics = sorted(matching(admin, args), key=lambda topic: str(topic["name"]))
     require_some(topics, args)
@@ -117,10 +151,11 @@ def describe(admin: Any, args: argparse.Namespace) -> int:
         }
         if args.topics_with_overrides and not overrides:
             continue
-        min_isr = int(config.get("min.insync.replicas", {"value": 1})["value"])
+        setting = config.get("min.insync.replicas")
+        min_isr = 1 if setting is None else int(setting["value"] or 1)
         partitions = sorted(topic["partitions"], key=lambda partition: int(partition["partition_index"]))
         chosen = [partition for partition in partitions if not filtered or passes(partition, args, alive, min_isr)]
-        entry = {
+        entry: ShownTopic = {
             "topic": topic["name"],
             "topic_id": id_text(topic.get("topic_id")),
             "partition_count": len(partitions),
@@ -136,23 +171,22 @@ def describe(admin: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def alter(admin: Any, args: argparse.Namespace) -> int:
+def alter(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--alter``: add partitions, on the brokers of ``--replica-assignment`` (for all partitions) if it is given."""
     topics = {topic["name"]: topic for topic in matching(admin, args)}
     require_some(list(topics.values()), args)
     for name, topic in sorted(topics.items()):
-        spec: Any = args.partitions
+        spec: object = args.partitions
         if args.replica_assignment:
             fresh = parse_assignment(args.replica_assignment)[len(topic["partitions"]) :]
             spec = {"count": args.partitions, "assignments": fresh}
         response = admin.create_partitions({name: spec}, raise_errors=False)
         for result in response.results:
-            if result.error_code:
-                raise ApiError(ErrorCode(result.error_code), result.error_message or "")
+            check_error(result)
     return 0
 
 
-def delete(admin: Any, args: argparse.Namespace) -> int:
+def delete(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--delete``: every topic that matches the expression."""
     names = sorted(topic["name"] for topic in matching(admin, args))
     require_some(names, args)
@@ -168,7 +202,7 @@ def delete(admin: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def matching(admin: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
+def matching(admin: KafkaAdminClient, args: argparse.Namespace) -> list[TopicDescription]:
     """The topics that match ``--topic`` (or ``--topic-id``) and ``--exclude-internal``."""
     topics = [topic for topic in admin.describe_topics(None) if not topic["error_code"] or topic["partitions"]]
     if getattr(args, "topic_id", None):
@@ -182,23 +216,25 @@ def matching(admin: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
     return topics
 
 
-def require_some(found: list[Any], args: argparse.Namespace) -> None:
+def require_some(found: Sized, args: argparse.Namespace) -> None:
     """Raise an error if a topic was named and not found, unless a flag allows that."""
     wanted = args.topic or getattr(args, "topic_id", None)
     if wanted and not found and not args.if_exists:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{wanted}' does not exist as expected")
 
 
-def topic_configs(admin: Any, names: list[str]) -> dict[str, dict[str, Any]]:
+def topic_configs(admin: KafkaAdminClient, names: list[str]) -> dict[str, dict[str, ConfigDescription]]:
     """All configurations of topics, with the source of each value."""
     from kafka.admin import ConfigResource, ConfigResourceType
 
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
-    described: dict[str, dict[str, Any]] = admin.describe_configs(resources, config_filter="all").get("topic", {})
+    described: dict[str, dict[str, ConfigDescription]] = admin.describe_configs(resources, config_filter="all").get(
+        "topic", {}
+    )
     return described
 
 
-def passes(partition: dict[str, Any], args: argparse.Namespace, alive: set[int], min_isr: int) -> bool:
+def passes(partition: PartitionDescription, args: argparse.Namespace, alive: set[int], min_isr: int) -> bool:
     """Whether a partition is selected by a ``--…-partitions`` flag."""
     in_sync = len(partition["isr_nodes"])
     leaderless = partition["leader_id"] < 0 or partition["leader_id"] not in alive
@@ -210,7 +246,7 @@ def passes(partition: dict[str, Any], args: argparse.Namespace, alive: set[int],
     )
 
 
-def as_json(partition: dict[str, Any]) -> dict[str, Any]:
+def as_json(partition: PartitionDescription) -> ShownPartition:
     """One partition in the form of ``--json``."""
     return {
         "partition": partition["partition_index"],
@@ -222,7 +258,7 @@ def as_json(partition: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def print_description(entry: dict[str, Any], *, with_header: bool, with_partitions: bool) -> None:
+def print_description(entry: ShownTopic, *, with_header: bool, with_partitions: bool) -> None:
     """Print one topic, in TopicCommand's lines."""
     if with_header:
         configs = ",".join(f"{name}={value}" for name, value in entry["configs"].items())

@@ -9,10 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from kafkalite.cli.clients import TopicDescription, send
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+    from kafka.protocol.api_message import ApiMessage
 
 T = TypeVar("T")
 RETRY_FOR = 30.0
@@ -102,7 +107,7 @@ def hanging(
 class TransactionAdmin:
     """The requests, sent by kafka-python's admin client. All raise :class:`ApiError`."""
 
-    def __init__(self, admin: Any, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, admin: KafkaAdminClient, sleep: Callable[[float], None] = time.sleep) -> None:
         self._admin = admin
         self._sleep = sleep
 
@@ -110,7 +115,7 @@ class TransactionAdmin:
         """All transactional ids of all coordinators; or of some producers, or with transactions at least that long."""
         from kafka.protocol.admin.transactions import ListTransactionsRequest
 
-        filters: dict[str, Any] = {"state_filters": [], "producer_id_filters": sorted(producer_ids)}
+        filters: dict[str, object] = {"state_filters": [], "producer_id_filters": sorted(producer_ids)}
         if duration_filter_ms >= 0:
             filters |= {"duration_filter": duration_filter_ms, "min_version": 1}
 
@@ -237,8 +242,8 @@ class TransactionAdmin:
 
     # Brokers for a request
 
-    def _describe_topics(self, topics: Sequence[str] | None) -> Any:
-        described = self._admin.describe_topics(topics)
+    def _describe_topics(self, topics: Sequence[str] | None) -> list[TopicDescription]:
+        described: list[TopicDescription] = self._admin.describe_topics(topics)
         for topic in described:
             check(topic["error_code"], topic["name"])
         return described
@@ -276,10 +281,10 @@ class TransactionAdmin:
 
     # Sending
 
-    def _send(self, request: Any, broker: int | None) -> Any:
-        return self._admin._manager.run(send_to, self._admin, request, {} if broker is None else {"node_id": broker})
+    def _send(self, request: ApiMessage, broker: int | None) -> ApiMessage:
+        return send(self._admin, request, broker)
 
-    def _tell_coordinator(self, transactional_id: str, request: Any) -> None:
+    def _tell_coordinator(self, transactional_id: str, request: ApiMessage) -> None:
         def ask() -> None:
             check(self._send(request, self._coordinator(transactional_id)).error_code, transactional_id)
 
@@ -296,7 +301,7 @@ class TransactionAdmin:
             self._sleep(RETRY_PAUSE)
 
 
-def producer_of(row: Any) -> ActiveProducer:
+def producer_of(row: ApiMessage) -> ActiveProducer:
     """A row of DescribeProducers."""
     return ActiveProducer(
         row.producer_id,
@@ -306,11 +311,6 @@ def producer_of(row: Any) -> ActiveProducer:
         row.last_timestamp,
         row.current_txn_start_offset,
     )
-
-
-async def send_to(admin: Any, request: Any, where: dict[str, int]) -> Any:
-    """Send ``request`` to the broker that ``where`` names, or to any."""
-    return await admin._manager.send(request, **where)
 
 
 def check(code: int, what: str) -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalite.cli.clients import admin_client, print_json
 from kafkalite.cli.main import UsageError
@@ -61,6 +61,18 @@ HANGING = (
     "Duration(min)",
 )
 MINUTE_MS = 60000
+EXAMPLES = (
+    "kafkalite transactions list --bootstrap-server localhost:9092 --duration-filter 60000",
+    "kafkalite transactions describe --bootstrap-server localhost:9092 --transactional-id loader",
+    "kafkalite transactions describe-producers --bootstrap-server localhost:9092 --topic flights --partition 0",
+    "kafkalite transactions abort --bootstrap-server localhost:9092 --topic flights --partition 0 --start-offset 42",
+    (
+        "kafkalite transactions commit --bootstrap-server localhost:9092 "
+        "--transactional-id loader --producer-id 7 --producer-epoch 0"
+    ),
+    "kafkalite transactions find-hanging --bootstrap-server localhost:9092 --broker-id 1",
+    "kafkalite transactions forceTerminateTransaction --bootstrap-server localhost:9092 --transactional-id loader",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -107,7 +119,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     forcer.add_argument("--transactional-id", "--transactionalId", required=True)
 
 
-def add_common(parser: argparse.ArgumentParser, default: Any) -> None:
+def add_common(parser: argparse.ArgumentParser, default: str | None) -> None:
     """The flags that may stand before the command, as Kafka requires, or after it."""
     parser.add_argument("--bootstrap-server", default=default, metavar="HOST:PORT,…")
     parser.add_argument("--command-config", default=default, type=Path, metavar="FILE", help="client properties")

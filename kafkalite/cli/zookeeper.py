@@ -12,6 +12,8 @@ import time
 
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 
+EXAMPLES = ("kafkalite zookeeper start --port 2181 --dir data/zookeeper",)
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``zookeeper`` with its one command."""

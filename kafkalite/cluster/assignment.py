@@ -55,8 +55,7 @@ def assign_replicas(
     racks = {broker.id: broker.rack for broker in brokers if broker.rack is not None}
     if racks and len(racks) < len(brokers):
         raise ApiError(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            "Not all brokers have rack information for replica rack aware assignment.",
+            ErrorCode.UNKNOWN_SERVER_ERROR, "Not all brokers have rack information for replica rack aware assignment."
         )
     order = alternate_racks(racks) if racks else sorted(broker.id for broker in brokers)
     start = rng.randrange(len(order)) if fixed_start is None else fixed_start

@@ -1,7 +1,7 @@
 """The messages between the controller and the brokers, as plain frozen values.
 
 Answers to: Kafka's ``LeaderAndIsr``, ``UpdateMetadata``, ``StopReplica`` and ``ControlledShutdown`` messages. Pure.
-A port transports them: ``network/control.py`` sends them as msgpack frames.
+``network/control_codec.py`` writes and reads them as Kafka's requests.
 """
 
 from __future__ import annotations

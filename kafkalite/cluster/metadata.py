@@ -30,20 +30,6 @@ class MetadataCache:
     when brokers came, went or changed.
     """
 
-    __slots__ = (
-        "_departed",
-        "_forgotten",
-        "_forgotten_order",
-        "_ids",
-        "_names",
-        "_now",
-        "brokers",
-        "controller_id",
-        "on_brokers",
-        "topics",
-        "version",
-    )
-
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self._now = now
         self._departed: dict[int, tuple[Broker, float]] = {}
@@ -134,7 +120,7 @@ class MetadataCache:
                 return False
             same_id = topic_id in (ZERO_UUID, known.topic_id)
             if state.order == known.order and state.assignment == known.assignment and same_id:
-                # Nothing changed except, perhaps, the znode's last modification.
+                # At most the znode's last modification changed.
                 if state.mzxid > known.mzxid:
                     partitions[state.partition] = state
                 return False

@@ -1,17 +1,22 @@
-"""The parts of a cluster as values: brokers, endpoints, partition states.
+"""The parts of a cluster as values: brokers, endpoints, partition states, topic names.
 
-Answers to: ``kafka.cluster.{Broker,EndPoint}`` and ``kafka.api.LeaderAndIsr``. Pure.
+Answers to: ``kafka.cluster.{Broker,EndPoint}``, ``kafka.api.LeaderAndIsr`` and
+``org.apache.kafka.common.internals.Topic``. Pure.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
 
+from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 
-CONTROL_PLANE_LISTENER = "CONTROLPLANE"
-"""Name of the listener on which brokers and controller communicate; clients never see it in answers."""
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's numbers of the security protocols are the places in this tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class Broker:
     ``unclean_start_epoch`` is the epoch that the broker registered with after its last unclean start, -1 if that is
     unknown. A clean restart and a registration in a new session keep it, because the logs are whole; a changed
     value means that the logs may have been shortened (the idea of KIP-966's previous broker epoch).
+    ``events`` is the address of the page with the broker's events, empty without one and in controllers' requests.
     """
 
     id: int
@@ -38,6 +44,7 @@ class Broker:
     rack: str | None = None
     epoch: int = -1
     unclean_start_epoch: int = -1
+    events: str = field(default="", compare=False)
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of ``listener``, or ``None`` if this broker has no such listener."""
@@ -112,3 +119,41 @@ class LeaderAndIsr:
     def with_(self, **changes: object) -> LeaderAndIsr:
         """A copy with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
+
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_LEGAL = re.compile(r"[a-zA-Z0-9._\-]+")
+_MAX_LENGTH: Final = 249
+
+
+def topic_fault(name: str) -> str | None:
+    """Why ``name`` is no valid topic name; ``None`` if it is valid."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > _MAX_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {_MAX_LENGTH}"
+    if _LEGAL.fullmatch(name) is None:
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def check_topic(name: str) -> None:
+    """Raises :class:`ApiError` INVALID_TOPIC_EXCEPTION saying what is wrong with ``name``."""
+    fault = topic_fault(name)
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+
+
+def is_valid_topic(name: str) -> bool:
+    """Whether a topic may have that name."""
+    return 0 < len(name) <= _MAX_LENGTH and name not in (".", "..") and _LEGAL.fullmatch(name) is not None
+
+
+def colliding_topic(name: str, existing: Iterable[str]) -> str | None:
+    """An existing topic whose metrics would have the same name as those of ``name``, because they write '.' as '_'."""
+    if "." not in name and "_" not in name:
+        return None
+    unified = name.replace(".", "_")
+    return next((other for other in existing if other != name and other.replace(".", "_") == unified), None)

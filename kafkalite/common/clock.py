@@ -6,7 +6,7 @@ Answers to: ``org.apache.kafka.common.utils.Time``. Deterministic.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class Timer(Protocol):
@@ -25,5 +25,5 @@ class Clock(Protocol):
     def time_ms(self) -> int:
         """Wall-clock milliseconds since the epoch, as in Kafka's timestamps."""
 
-    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> Timer:
+    def call_later(self, delay: float, call: Callable[..., object], *args: object) -> Timer:
         """Make ``call(*args)`` on the reactor after ``delay`` seconds."""

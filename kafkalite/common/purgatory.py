@@ -69,6 +69,11 @@ class Purgatory:
         """How many operations wait."""
         return len({id(op) for ops in self._watchers.values() for op in ops.values()})
 
+    @property
+    def delayed(self) -> int:
+        """How many operations wait, those without keys among them. Looks at each of them."""
+        return sum(not operation.completed for _, _, operation in self._deadlines)
+
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Complete ``operation`` at once if its condition holds; otherwise let it wait under each of ``keys``.
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Generic, Protocol, TypeVar, cast
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar, cast
 
 from twisted.internet import defer
 from twisted.python.failure import Failure
@@ -18,40 +18,42 @@ from kafkalite.common.clock import Clock
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+E = TypeVar("E")
 
 
 class Executor(Protocol):
     """Runs blocking work: fsync, recovery, compaction, cold reads."""
 
-    def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
+    def run(self, call: Callable[..., T], *args: object) -> Awaitable[T]:
         """Make ``call(*args)`` off the reactor; the result or its exception comes back on the reactor."""
-
-
-class InlineExecutor:
-    """Runs the work at once, in the caller's own thread: for tests and for tools without a reactor."""
-
-    def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
-        return cast("Awaitable[T]", defer.maybeDeferred(call, *args))
 
 
 def deferred(work: Awaitable[T]) -> defer.Deferred[T]:
     """``work`` as a Deferred, started now."""
     if isinstance(work, defer.Deferred):
         return work
-    return defer.ensureDeferred(cast("Coroutine[defer.Deferred[Any], Any, T]", work))
+    return defer.ensureDeferred(cast("Coroutine[defer.Deferred[object], object, T]", work))
 
 
 async def gather(works: Iterable[Awaitable[T]]) -> list[T]:
     """Run all ``works`` concurrently; results in order. The first failure is raised once all have ended."""
     started = [deferred(work) for work in works]
-    outcomes: list[tuple[bool, Any]] = await defer.DeferredList(started, consumeErrors=True)
-    for ok, value in outcomes:
-        if not ok:
-            cast(Failure, value).raiseException()
+    outcomes = cast("list[tuple[bool, T | Failure]]", await defer.DeferredList(started, consumeErrors=True))
+    for _, value in outcomes:
+        if isinstance(value, Failure):
+            value.raiseException()
     return [cast(T, value) for _, value in outcomes]
 
 
-def spawn(work: Awaitable[Any], what: str, on_error: Callable[[BaseException], object] | None = None) -> None:
+async def gather_in_parts(call: Callable[[E], Awaitable[T]], items: Sequence[E], at_once: int) -> list[T]:
+    """``call(item)`` for each of ``items``, ``at_once`` of them concurrently; results in order."""
+    results: list[T] = []
+    for start in range(0, len(items), at_once):
+        results += await gather(map(call, items[start : start + at_once]))
+    return results
+
+
+def spawn(work: Awaitable[object], what: str, on_error: Callable[[BaseException], object] | None = None) -> None:
     """Start ``work`` without waiting for it; a failure is logged under the name ``what`` and passed to ``on_error``."""
 
     def failed(failure: Failure) -> None:
@@ -102,21 +104,21 @@ class SharedOutcome(Generic[T]):
             future.errback(error)
 
 
-class Lane:
+class Lane(Generic[E]):
     """A queue with one consumer, which finishes each event before it takes the next.
 
     Callbacks from ZooKeeper, timers and threads only call :meth:`put`. If handling an event fails, the failure is
     logged and the lane goes on.
     """
 
-    def __init__(self, name: str, handle: Callable[[Any], Awaitable[None]]) -> None:
+    def __init__(self, name: str, handle: Callable[[E], Awaitable[None]]) -> None:
         self.name = name
         self._handle = handle
-        self._queue: deque[Any] = deque()
+        self._queue: deque[E] = deque()
         self._running = False
         self._closed = False
 
-    def put(self, event: Any) -> None:
+    def put(self, event: E) -> None:
         """Queue ``event``; handling starts at once when the lane is idle."""
         if self._closed:
             return

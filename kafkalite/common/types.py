@@ -9,7 +9,11 @@ import base64
 import os
 import random
 import uuid
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar, final
+
+T = TypeVar("T")
 
 NO_LEADER = -1
 """Leader id of a partition without a leader."""
@@ -26,6 +30,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(items: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[T]]:
+    """The items of each topic, in the order in which they come."""
+    topics: dict[str, list[T]] = {}
+    for tp, item in items:
+        topics.setdefault(tp.topic, []).append(item)
+    return topics
 
 
 def random_uuid(rng: random.Random) -> uuid.UUID:
@@ -46,6 +58,8 @@ def uuid_from_text(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=raw)
 
 
+@dataclass(slots=True, eq=False)
+@final
 class FileRegion:
     """``count`` bytes at ``position`` of an open file, to be sent by ``sendfile``.
 
@@ -54,14 +68,11 @@ class FileRegion:
     so that the connection sends them off the reactor.
     """
 
-    __slots__ = ("cold", "count", "fd", "owner", "position")
-
-    def __init__(self, fd: int, position: int, count: int, owner: object, cold: bool = False) -> None:
-        self.fd = fd
-        self.position = position
-        self.count = count
-        self.owner = owner
-        self.cold = cold
+    fd: int
+    position: int
+    count: int
+    owner: object
+    cold: bool = False
 
     def __len__(self) -> int:
         return self.count

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from kafkalite.consumer.config import ConsumerConfig
 from kafkalite.consumer.connector import ZooKeeperConsumer
-from kafkalite.consumer.errors import ConsumerClosedError, ConsumerRebalanceFailedError
+from kafkalite.consumer.errors import ConsumerAuthenticationError, ConsumerClosedError, ConsumerRebalanceFailedError
 from kafkalite.consumer.stream import Record
 from kafkalite.consumer.subscription import Subscription
 
 __all__ = [
+    "ConsumerAuthenticationError",
     "ConsumerClosedError",
     "ConsumerConfig",
     "ConsumerRebalanceFailedError",

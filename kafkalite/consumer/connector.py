@@ -9,6 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +20,7 @@ from kafkalite.consumer.fetcher import ConsumerFetcher
 from kafkalite.consumer.loop import LoopThread
 from kafkalite.consumer.rebalancer import Rebalancer
 from kafkalite.consumer.registry import Registry
+from kafkalite.consumer.security import ConsumerSecurity
 from kafkalite.consumer.stream import Record, Stream
 from kafkalite.consumer.subscription import Subscription
 from kafkalite.zk.kazoo_client import KazooZkClient
@@ -28,18 +30,21 @@ class ZooKeeperConsumer:
     """One member, with one stream of records, of a group that is coordinated through ZooKeeper only.
 
     ``zookeeper``: ``host:port[,host:port…][/chroot]``. ``topics``: names, or a :class:`Subscription` (which may be an
-    expression). ``settings``: the fields of :class:`ConsumerConfig`, as ``auto_offset_reset="smallest"``.
+    expression). ``settings``: the fields of :class:`ConsumerConfig`, as ``auto_offset_reset="smallest"``; how brokers
+    and ZooKeeper are secured, as ``security={"security.protocol": "SSL", "zookeeper.ssl.client.enable": "true"}``.
 
     The constructor joins the group and returns once this member has its part of the partitions. Processes in any
     language that use the same znodes may be members of the same group. For more parallelism start more members.
 
     Raises :class:`~kafkalite.common.errors.StartupError` if ZooKeeper does not answer, ``ConfigError``, and
-    :class:`ConsumerRebalanceFailedError`; iterating raises the last one, too, if a later rebalance fails. Iterate,
+    :class:`ConsumerRebalanceFailedError`; iterating raises the last one, too, if a later rebalance fails, and
+    :class:`ConsumerAuthenticationError` if a broker refuses the login. Iterate,
     :meth:`commit` and :meth:`close` in one thread.
     """
 
     def __init__(self, zookeeper: str, group: str, topics: Sequence[str] | Subscription, **settings: Any) -> None:
         config = ConsumerConfig(zookeeper_connect=zookeeper, group_id=group, **settings)
+        security = ConsumerSecurity.of(config.security, lambda path: Path(path).read_bytes())
         self.config = config
         self.consumer_id = f"{group}_{config.consumer_id or _own_name()}"
         """This member's name, as it stands under ``/consumers/<group>/ids``."""
@@ -50,11 +55,12 @@ class ZooKeeperConsumer:
             zookeeper,
             config.zookeeper_session_timeout_ms,
             config.zookeeper_connection_timeout_ms,
+            security.zookeeper,
         )
         self._stream = Stream(config.queued_max_message_chunks)
-        self._fetcher = ConsumerFetcher(self._stream, config)
+        self._fetcher = ConsumerFetcher(self._stream, config, security)
         subscription = topics if isinstance(topics, Subscription) else Subscription.to_topics(topics)
-        registry = Registry(self._client, group, self.consumer_id)
+        registry = Registry(self._client, group, self.consumer_id, security.protocol)
         self._rebalancer = Rebalancer(registry, subscription, self._stream, self._fetcher, self._loop, config)
         try:
             self._loop.run(self._start)

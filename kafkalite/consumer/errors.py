@@ -1,4 +1,4 @@
-"""What a ZooKeeper consumer raises.
+"""Errors of a ZooKeeper consumer.
 
 Answers to: ``kafka.common.ConsumerRebalanceFailedException`` and its neighbours. Pure.
 """
@@ -15,3 +15,7 @@ class ConsumerRebalanceFailedError(Exception):
 
 class ConsumerClosedError(Exception):
     """The consumer has been closed."""
+
+
+class ConsumerAuthenticationError(Exception):
+    """A broker refused the consumer's login, or its certificate is not trusted."""

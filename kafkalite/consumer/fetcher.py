@@ -12,18 +12,28 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.consumer.config import SMALLEST, ConsumerConfig
+from kafkalite.consumer.errors import ConsumerAuthenticationError
+from kafkalite.consumer.login_check import check_login
+from kafkalite.consumer.security import ConsumerSecurity
 from kafkalite.consumer.stream import Record, Stream
+
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer
+    from kafka.consumer.fetcher import ConsumerRecord
+    from kafka.structs import OffsetAndMetadata
 
 log = logging.getLogger(__name__)
 POLL_MS = 100
-"""How long one poll waits, and so the longest time until a new plan is noticed."""
+"""Timeout of one poll, which is also the longest time until a new plan takes effect."""
 RETRY_SECONDS = 0.2
 REQUEST_TIMEOUT_MS = 10_000
 RESET_TIMEOUT_MS = 3_000
+LOGIN_TIMEOUT = 5.0
+"""Seconds for each step of a connection that only logs in."""
 
 
 class _Plan:
@@ -35,21 +45,22 @@ class _Plan:
 
 
 class ConsumerFetcher:
-    """Implements :class:`kafkalite.consumer.rebalancer.Fetching`. :meth:`meet` and :meth:`fetch` return at once."""
+    """Implements :class:`kafkalite.consumer.rebalancer.Fetching`; its methods return at once."""
 
-    def __init__(self, stream: Stream, config: ConsumerConfig) -> None:
+    def __init__(self, stream: Stream, config: ConsumerConfig, security: ConsumerSecurity | None = None) -> None:
         self._stream = stream
         self._config = config
+        self._security = security or ConsumerSecurity()
         self._changed = threading.Condition()
         self._brokers: list[str] = []
         self._plan = _Plan(0, {})
         self._closed = False
-        self._client: Any = None
+        self._client: KafkaConsumer = None
         self._client_brokers: list[str] = []
         self._thread = threading.Thread(target=self._run, name="consumer-fetcher", daemon=True)
         self._thread.start()
 
-    def meet(self, brokers: list[str]) -> None:
+    def set_brokers(self, brokers: list[str]) -> None:
         with self._changed:
             self._brokers = brokers
             self._changed.notify_all()
@@ -79,8 +90,10 @@ class ConsumerFetcher:
                     self._fetch(plan)
                 except (KafkaError, OSError) as error:
                     log.warning("fetching failed, and is tried again: %s: %s", type(error).__name__, error)
-                    self._drop_client()  # what it knows of the cluster may be old
+                    self._drop_client()  # its metadata may be old
                     self._rest(plan)
+        except ConsumerAuthenticationError as error:
+            self._stream.fail(error)
         except Exception as error:
             log.exception("the fetcher failed")
             self._stream.fail(error)
@@ -126,7 +139,7 @@ class ConsumerFetcher:
                     return
                 plan.offsets[TopicPartition(*tp)] = batch[-1].offset + 1
 
-    def _reset(self, plan: _Plan, client: Any, partitions: Sequence[TopicPartition]) -> None:
+    def _reset(self, plan: _Plan, client: KafkaConsumer, partitions: Sequence[TopicPartition]) -> None:
         """Move ``partitions`` to the offset that ``auto.offset.reset`` says."""
         from kafka import TopicPartition as LibraryPartition
         from kafka.errors import LeaderNotAvailableError
@@ -143,7 +156,9 @@ class ConsumerFetcher:
             log.info("%s: reset to the %s offset, %d", tp, self._config.auto_offset_reset, offset)
             self._move(plan, client, tp, offset)
 
-    def _truncate(self, plan: _Plan, client: Any, ends: Mapping[Any, Any]) -> None:
+    def _truncate(
+        self, plan: _Plan, client: KafkaConsumer, ends: Mapping[tuple[str, int], OffsetAndMetadata | None]
+    ) -> None:
         """Begin again where the log diverged, if an unclean election changed records that were read already."""
         for tp, end in ends.items():
             if end is None:
@@ -152,14 +167,14 @@ class ConsumerFetcher:
                 log.warning("%s: the log was truncated to offset %d", TopicPartition(*tp), end.offset)
                 self._move(plan, client, TopicPartition(*tp), end.offset)
 
-    def _move(self, plan: _Plan, client: Any, tp: TopicPartition, offset: int) -> None:
+    def _move(self, plan: _Plan, client: KafkaConsumer, tp: TopicPartition, offset: int) -> None:
         from kafka import TopicPartition as LibraryPartition
 
         client.seek(LibraryPartition(*tp), offset)
         plan.offsets[tp] = offset
         self._stream.move(plan.generation, tp, offset)
 
-    def _connected(self) -> Any:
+    def _connected(self) -> KafkaConsumer:
         """The library's client; a new one if none of the brokers that the old one was given is alive."""
         from kafka import KafkaConsumer
 
@@ -167,6 +182,7 @@ class ConsumerFetcher:
         if self._client is not None and not set(brokers) & set(self._client_brokers):
             self._drop_client()
         if self._client is None:
+            self._check_login(brokers)
             config = self._config
             self._client = KafkaConsumer(
                 bootstrap_servers=brokers,
@@ -181,9 +197,24 @@ class ConsumerFetcher:
                 reconnect_backoff_max_ms=1000,
                 bootstrap_timeout_ms=REQUEST_TIMEOUT_MS,
                 metrics_enabled=False,
+                **self._security.library_settings(),
             )
             self._client_brokers = brokers
         return self._client
+
+    def _check_login(self, brokers: Sequence[str]) -> None:
+        """Log in at the first of ``brokers`` that answers. Raises :class:`ConsumerAuthenticationError`.
+
+        As in Java's clients a refusal is final: another try with the same password would look like a guess of it.
+        """
+        if self._security.protocol == "PLAINTEXT":
+            return
+        for broker in brokers:
+            try:
+                check_login(broker, self._security, LOGIN_TIMEOUT)
+                return
+            except OSError as error:
+                log.info("no login at %s: %s", broker, error)
 
     def _drop_client(self) -> None:
         client, self._client = self._client, None
@@ -191,7 +222,7 @@ class ConsumerFetcher:
             client.close()
 
 
-def _record(entry: Any) -> Record:
+def _record(entry: ConsumerRecord) -> Record:
     return Record(
         entry.topic, entry.partition, entry.offset, entry.timestamp, entry.key, entry.value, tuple(entry.headers)
     )

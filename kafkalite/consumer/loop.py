@@ -13,13 +13,13 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from itertools import count
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kafkalite.common.tasks import deferred
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-_Call = tuple[Callable[..., object], tuple[Any, ...]]
+_Call = tuple[Callable[..., object], tuple[object, ...]]
 
 
 class _Timer:
@@ -47,7 +47,7 @@ class LoopThread:
 
     # Any thread
 
-    def call_from_thread(self, call: Callable[..., object], *args: Any) -> None:
+    def call_from_thread(self, call: Callable[..., object], *args: object) -> None:
         """Make ``call(*args)`` in the loop's thread."""
         self._calls.put((call, args))
 
@@ -77,7 +77,7 @@ class LoopThread:
     def time_ms(self) -> int:
         return round(time.time() * 1000)
 
-    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> _Timer:
+    def call_later(self, delay: float, call: Callable[..., object], *args: object) -> _Timer:
         timer = _Timer((call, args))
         heapq.heappush(self._timers, (time.monotonic() + delay, next(self._order), timer))
         return timer

@@ -1,4 +1,4 @@
-"""How the members of a group agree which member reads which partition, without a coordinator.
+"""The agreement of a group's members on the owner of each partition, without a coordinator.
 
 Answers to: ``ZookeeperConsumerConnector.ZKRebalancerListener`` and ``ZKSessionExpireListener``. Deterministic (through
 ``zk/zk_client``, a stream, a fetcher and a clock, all handed in).
@@ -17,7 +17,7 @@ When a watch says that members, topics or partitions changed, every member does 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.common.clock import Clock
@@ -44,11 +44,11 @@ log = logging.getLogger(__name__)
 class Fetching(Protocol):
     """The methods of the fetcher that the rebalancer calls."""
 
-    def meet(self, brokers: list[str]) -> None:
-        """These brokers (``host:port``) are alive now."""
+    def set_brokers(self, brokers: list[str]) -> None:
+        """These brokers (``host:port``) are live now."""
 
     def fetch(self, generation: int, starts: Mapping[TopicPartition, int | None]) -> None:
-        """From now on fetch these partitions and no others; ``None``: begin where ``auto.offset.reset`` says."""
+        """Fetch only these partitions from now on; ``None``: begin at the offset of ``auto.offset.reset``."""
 
 
 class Rebalancer:
@@ -69,8 +69,9 @@ class Rebalancer:
         self._fetcher = fetcher
         self._clock = clock
         self._config = config
-        self._lane = Lane("rebalancing", lambda work: work())
-        self._waiting = False
+        self._lane: Lane[Callable[[], Awaitable[None]]] = Lane("rebalancing", lambda work: work())
+        self._is_queued = False
+        """Whether a rebalance stands in the lane and has not begun."""
         self._is_member = False
         self._is_closed = False
         self._owned: frozenset[TopicPartition] | None = None
@@ -79,7 +80,7 @@ class Rebalancer:
         """Partitions whose owner znodes may be this member's: all of them have to be released."""
         self._committed: dict[TopicPartition, int] = {}
         self._pause: Future[None] | None = None
-        self._agreed: list[Future[None]] = []
+        self._starting: list[Future[None]] = []
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
@@ -88,12 +89,12 @@ class Rebalancer:
 
     async def start(self) -> None:
         """Join the group; returns once this member reads its part. Raises :class:`ConsumerRebalanceFailedError`."""
-        agreed: Future[None] = Future()
-        self._agreed.append(agreed)
+        started: Future[None] = Future()
+        self._starting.append(started)
         self._rebalance_soon()
         if self._config.auto_commit_enable:
             self._commit_later()
-        await agreed
+        await started
 
     async def commit(self) -> dict[TopicPartition, int]:
         """Write how far this member has read, where that is not written yet; returns the offsets that were written.
@@ -118,13 +119,13 @@ class Rebalancer:
         done: Future[None] = Future()
 
         async def end() -> None:
-            read = self._lose()
+            read = self._stop_reading()
             try:
                 if self._config.auto_commit_enable:
                     await self._commit(read)
             except ZkError as error:
                 log.warning("%s: the last commit failed: %s", self._registry.consumer_id, error)
-            self._tell(ConsumerClosedError(self._registry.consumer_id))
+            self._finish_start(ConsumerClosedError(self._registry.consumer_id))
             done.callback(None)
 
         self._lane.put(end)
@@ -135,49 +136,49 @@ class Rebalancer:
         if state is SessionState.EXPIRED:
             log.warning("%s: the ZooKeeper session expired; joining again", self._registry.consumer_id)
             self._is_member = False
-            self._claimed.clear()  # it went with the session, and may be another's by now
-            self._lose()
+            self._claimed.clear()  # the claims ended with the session, and other members may own the partitions now
+            self._stop_reading()
         elif state is SessionState.CONNECTED:
             self._rebalance_soon()
 
     # Rebalancing
 
     def _changed(self, _: WatchEvent) -> None:
-        """The watch on everything that is read: any event makes the member read all of it again."""
+        """The watch of every read: after any event the member reads everything again."""
         self._rebalance_soon()
 
     def _rebalance_soon(self) -> None:
-        if not self._waiting and not self._is_closed:
-            self._waiting = True
+        if not self._is_queued and not self._is_closed:
+            self._is_queued = True
             self._wake()
             self._lane.put(self._rebalance)
 
     async def _rebalance(self) -> None:
-        """Make attempts until this member has its part (``syncedRebalance``)."""
-        self._waiting = False
+        """Attempt the rebalance until this member has its part (Kafka's ``syncedRebalance``)."""
+        self._is_queued = False
         name, problem = self._registry.consumer_id, ""
         for _ in range(self._config.rebalance_max_retries):
             try:
                 taken = await self._attempt()
                 if not taken:
-                    self._tell(None)
+                    self._finish_start(None)
                     return
-                problem = f"others still own {', '.join(map(str, taken))}"
+                problem = f"other members still own {', '.join(map(str, taken))}"
                 await self._back_off(taken)
             except (ConnectionLostError, SessionExpiredError):
-                return  # the session's listener begins anew
+                return  # the session's listener starts a new rebalance
             except (ZkError, MalformedZnodeError) as error:
                 problem = str(error)
                 log.warning("%s: an attempt to rebalance failed: %s", name, error)
                 await self._back_off([])
-            if self._is_closed or self._waiting:
-                return  # what has changed meanwhile is a rebalance of its own
+            if self._is_closed or self._is_queued:
+                return  # the change that came meanwhile has queued another rebalance
         failure = ConsumerRebalanceFailedError(
             f"{name} can't rebalance after {self._config.rebalance_max_retries} retries: {problem}"
         )
         log.error("%s", failure)
         self._stream.fail(failure)
-        self._tell(failure)
+        self._finish_start(failure)
 
     async def _attempt(self) -> list[TopicPartition]:
         """One attempt; returns the partitions that another member still owns (none: it succeeded)."""
@@ -185,7 +186,7 @@ class Rebalancer:
         if not self._is_member:
             await registry.register(self._subscription, self._clock.time_ms())
             self._is_member = True
-        self._fetcher.meet(await registry.brokers(self._changed))
+        self._fetcher.set_brokers(await registry.brokers(self._changed))
         me = ThreadId(registry.consumer_id, 0)
         mine = frozenset(tp for tp, thread in (await self._assignment()).items() if thread == me)
         if mine == self._owned:
@@ -193,7 +194,8 @@ class Rebalancer:
         await self._give_back()
 
         claims = sorted(mine)
-        self._claimed.update(claims)  # also those whose answer may be lost
+        # Before the claims, because a claim may take effect although its answer is lost.
+        self._claimed.update(claims)
         claimed = await gather(registry.claim(tp, me) for tp in claims)
         taken = [tp for tp, ours in zip(claims, claimed, strict=True) if not ours]
         if taken:
@@ -222,14 +224,14 @@ class Rebalancer:
         return assign(members, dict(zip(wanted, partitions, strict=True)))
 
     async def _give_back(self) -> None:
-        """Stop, commit, release: in this order, so that the next owner begins where this member ended."""
-        read = self._lose()
+        """Stop, commit, release: in this order, because the next owner begins at the committed offset."""
+        read = self._stop_reading()
         if self._config.auto_commit_enable:
             await self._commit(read)
         await self._registry.release(self._claimed)
         self._claimed.clear()
 
-    def _lose(self) -> dict[TopicPartition, int]:
+    def _stop_reading(self) -> dict[TopicPartition, int]:
         """Stop reading at once; returns how far each partition has been read."""
         self._owned = None
         read = self._stream.end()
@@ -242,7 +244,7 @@ class Rebalancer:
         self._pause = pause
         timer = self._clock.call_later(self._config.rebalance_backoff_ms / 1000, self._wake)
         free = bool(taken) and await self._registry.owner_is_gone(taken[0], lambda _: self._wake())
-        if free or self._waiting or self._is_closed:
+        if free or self._is_queued or self._is_closed:
             self._wake()
         await pause
         timer.cancel()
@@ -252,13 +254,13 @@ class Rebalancer:
         if pause is not None:
             pause.callback(None)
 
-    def _tell(self, failure: Exception | None) -> None:
-        waiting, self._agreed = self._agreed, []
-        for agreed in waiting:
+    def _finish_start(self, failure: Exception | None) -> None:
+        starting, self._starting = self._starting, []
+        for started in starting:
             if failure is None:
-                agreed.callback(None)
+                started.callback(None)
             else:
-                agreed.errback(failure)
+                started.errback(failure)
 
     # Commits
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
 from kafkalite.consumer.assignor import ThreadId
@@ -18,6 +17,7 @@ from kafkalite.consumer.subscription import Subscription
 from kafkalite.zk.stores.paths import ensure, read, read_or_watch
 from kafkalite.zk.zk_client import NodeExistsError, NoNodeError, Watch, ZkClient
 from kafkalite.zk.znodes.brokers import IDS, broker_path, decode_broker
+from kafkalite.zk.znodes.codec import decode_name, encode_name
 from kafkalite.zk.znodes.consumers import (
     ConsumerRegistration,
     decode_consumer,
@@ -28,17 +28,20 @@ from kafkalite.zk.znodes.consumers import (
     offset_path,
     owner_path,
 )
-from kafkalite.zk.znodes.names import decode_name, encode_name
 from kafkalite.zk.znodes.topics import TOPICS, decode_topic, topic_path
 
 
 class Registry:
-    """The znodes of ``group`` as the member ``consumer_id`` sees and writes them. Fails with ``ZkError``."""
+    """The znodes of ``group`` as the member ``consumer_id`` sees and writes them. Fails with ``ZkError``.
 
-    def __init__(self, client: ZkClient, group: str, consumer_id: str) -> None:
+    ``protocol``: the security protocol by which the member reaches brokers.
+    """
+
+    def __init__(self, client: ZkClient, group: str, consumer_id: str, protocol: str = "PLAINTEXT") -> None:
         self.group = group
         self.consumer_id = consumer_id
         self._client = client
+        self._protocol = protocol
 
     # Members
 
@@ -72,7 +75,10 @@ class Registry:
         return [] if found is None else sorted(decode_topic(topic, found[0]).partitions)
 
     async def brokers(self, watch: Watch) -> list[str]:
-        """``host:port`` of each live broker. ``watch`` fires when brokers come or go."""
+        """``host:port`` of the listeners that live brokers have for the member's protocol.
+
+        ``watch`` fires when brokers come or go.
+        """
         names = await self._client.get_children(IDS, watch)
         found = await gather(read(self._client, broker_path(int(name))) for name in names)
         brokers = [decode_broker(int(n), entry[0]) for n, entry in zip(names, found, strict=True) if entry is not None]
@@ -80,7 +86,7 @@ class Registry:
             f"{endpoint.host}:{endpoint.port}"
             for broker in brokers
             for endpoint in broker.endpoints
-            if endpoint.security_protocol == "PLAINTEXT" and endpoint.listener != CONTROL_PLANE_LISTENER
+            if endpoint.security_protocol == self._protocol
         )
 
     # Owners

@@ -116,7 +116,7 @@ class Stream:
             return read
 
     def read(self) -> dict[TopicPartition, int]:
-        """How far each owned partition has been read: the next offset."""
+        """The next offset to read of each owned partition."""
         with self._changed:
             return self._read()
 

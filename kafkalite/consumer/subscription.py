@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kafkalite.cluster.model import INTERNAL_TOPICS
 from kafkalite.zk.znodes.consumers import ConsumerRegistration
 
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 @dataclass(frozen=True, slots=True)

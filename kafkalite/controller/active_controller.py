@@ -1,6 +1,7 @@
-"""The active controller: its state during one controller epoch, from the claim to the resignation.
+"""The active controller: its settings, and its state during one controller epoch, from the claim to the resignation.
 
-Answers to: the state of ``kafka.controller.KafkaController`` that ``onControllerResignation`` clears. Reactor shell.
+Answers to: the state of ``kafka.controller.KafkaController`` that ``onControllerResignation`` clears, and the
+controller's keys of ``kafka.server.KafkaConfig``. Reactor shell.
 """
 
 from __future__ import annotations
@@ -8,18 +9,37 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from kafkalite.common.events import EventRecorder, ignore_event
 from kafkalite.controller.channel_manager import ControllerChannelManager
-from kafkalite.controller.controller_config import ControllerConfig
 from kafkalite.controller.controller_context import ControllerContext
 from kafkalite.controller.events import Event, PartitionModifications, ReassignmentProgress
 from kafkalite.controller.request_batch import ControllerBrokerRequestBatch
-from kafkalite.zk.stores.claims import Claim, ClaimLostError, write_claimed
+from kafkalite.zk.stores.claims import Claim, ClaimLostError, write_claimed, write_each_claimed
 from kafkalite.zk.stores.fenced_write import OpResult
 from kafkalite.zk.stores.stores import Stores
-from kafkalite.zk.zk_client import EventType, NoNodeError, Op, Watch, WatchEvent, ZkError
+from kafkalite.zk.zk_client import EventType, Op, Watch, WatchEvent, ZkError
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """The controller's settings; times in seconds.
+
+    ``unclean_leader_election`` is the broker's default (``unclean.leader.election.enable``), which a topic may
+    override; the others are Kafka's ``auto.leader.rebalance.enable``, ``leader.imbalance.check.interval.seconds``,
+    ``leader.imbalance.per.broker.percentage``, ``delete.topic.enable`` and ``controlled.shutdown.enable``'s
+    counterpart. ``retry_backoff`` is the pause before a request to a live broker is sent again.
+    """
+
+    unclean_leader_election: bool = False
+    auto_leader_rebalance: bool = True
+    leader_imbalance_check_interval: float = 300.0
+    leader_imbalance_per_broker_percentage: int = 10
+    delete_topic: bool = True
+    retry_backoff: float = 0.1
 
 
 class ActiveController:
@@ -37,6 +57,7 @@ class ActiveController:
         channels: ControllerChannelManager,
         put: Callable[[Event], None],
         rng: random.Random,
+        record: EventRecorder = ignore_event,
     ) -> None:
         self.broker_id = broker_id
         self.claim = claim
@@ -44,9 +65,11 @@ class ActiveController:
         self.config = config
         self.channels = channels
         self.rng = rng
+        self.record = record
         self.context = ControllerContext()
         self.batch = ControllerBrokerRequestBatch(self.context, broker_id, claim.epoch)
         self.over = False
+        self.unclean_elections = 0
         self._put = put
         self._watches: dict[Event, Watch] = {}
 
@@ -79,9 +102,9 @@ class ActiveController:
 
     async def commit_each(self, ops: Sequence[Op]) -> None:
         """Write ``ops``, each by itself; operations on znodes that do not exist (any more) are skipped."""
-        for result in await self.commit([[op] for op in ops]):
-            if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
-                raise result
+        self.check()
+        await write_each_claimed(self.stores.client, self.claim, ops)
+        self.check()
 
     def flush(self) -> None:
         """Send the requests that the batch holds."""
@@ -91,7 +114,7 @@ class ActiveController:
     # Watches: their callbacks only queue events.
 
     def watch(self, event: Event) -> Watch:
-        """A watch that queues ``event``. A lost connection queues nothing, because everything is read anew after it."""
+        """A watch that queues ``event``. A lost connection queues nothing, because all is read again after it."""
         known = self._watches.get(event)
         if known is not None:
             return known

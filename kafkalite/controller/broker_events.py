@@ -11,13 +11,14 @@ from collections.abc import Collection
 
 from kafkalite.cluster.control import ControlledShutdownRequest, ControlResponse
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.events import EventKind
 from kafkalite.controller import elections
 from kafkalite.controller.active_controller import ActiveController
 from kafkalite.controller.events import BrokerChange, LeaderAndIsrAnswered, LogDirEvent, ReassignmentProgress
 from kafkalite.controller.partition_state_machine import PartitionStateMachine
 from kafkalite.controller.topic_deletion import TopicDeletion
 from kafkalite.zk.zk_client import Delete
-from kafkalite.zk.znodes.notifications import LOG_DIR_EVENTS
+from kafkalite.zk.znodes.admin import LOG_DIR_EVENTS
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class BrokerEvents:
         self._deletion = deletion
 
     async def brokers_changed(self) -> None:
-        """Compare the registered brokers with those known.
+        """Compare the registered brokers with the known ones.
 
         The context has all new brokers before the first election. So a broker that failed and one that restarted
         uncleanly are told apart, although both are seen at once: the partition waits for the failed one.
@@ -55,6 +56,14 @@ class BrokerEvents:
             sorted(moved),
             sorted(live),
         )
+        for what, ids in (("came", came), ("went", went), ("restarted", bounced), ("changed", moved)):
+            if ids:
+                active.record(
+                    EventKind.REGISTRATION,
+                    f"the controller sees that broker {_numbers(ids)} {what}; alive: {_numbers(live)}",
+                    controller_epoch=active.epoch,
+                    cause=max((live[each].epoch for each in ids if each in live), default=-1),
+                )
         for broker_id in went | bounced:
             context.remove_broker(broker_id)
             active.channels.remove_broker(broker_id)
@@ -85,8 +94,8 @@ class BrokerEvents:
         partitions = [tp for tp in context.partitions_on(ids) if not context.is_deleting(tp)]
         await self._machine.create([tp for tp in partitions if tp not in context.states], reason)
         await self._machine.drop_offline([tp for tp in partitions if tp in context.states], reason)
-        for topic_partition in partitions:
-            state = context.states.get(topic_partition)
+        for tp in partitions:
+            state = context.states.get(tp)
             for broker_id in ids if state is not None else ():
                 assert state is not None
                 if broker_id in state.replicas:
@@ -107,6 +116,12 @@ class BrokerEvents:
             log.debug("controlled shutdown of a former broker %d refused", broker.id)
             return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         log.info("broker %d shuts down", broker.id)
+        active.record(
+            EventKind.REGISTRATION,
+            f"broker {broker.id} asks for its controlled shutdown",
+            controller_epoch=active.epoch,
+            cause=broker.epoch,
+        )
         context.shutting_down[broker.id] = broker.epoch
         partitions = [
             tp
@@ -115,16 +130,16 @@ class BrokerEvents:
         ]
         plan = elections.move_off(context, active.epoch, context.shutting_down)
         outcome = await self._machine.change(partitions, plan, f"controlled shutdown of broker {broker.id}")
-        for topic_partition, refused in outcome.refused.items():
-            log.warning("%s: broker %d must go on leading: %s", topic_partition, broker.id, refused.why)
+        for tp, refused in outcome.refused.items():
+            log.warning("%s: broker %d must go on leading: %s", tp, broker.id, refused.why)
         left = []
-        for topic_partition in partitions:
-            state = context.states[topic_partition]
+        for tp in partitions:
+            state = context.states[tp]
             if state.leader == broker.id:
-                left.append((topic_partition, ErrorCode.NONE))
+                left.append((tp, ErrorCode.NONE))
             elif broker.id not in state.isr:
                 # A replica that went on fetching would be taken back into the ISR by the new leader.
-                active.batch.add_stop_replica(broker.id, topic_partition, state.leader_epoch, delete=False)
+                active.batch.add_stop_replica(broker.id, tp, state.leader_epoch, delete=False)
         return ControlResponse(ErrorCode.NONE, tuple(left))
 
     async def log_dirs_failed(self) -> None:
@@ -136,9 +151,9 @@ class BrokerEvents:
         for broker_id in broker_ids:
             log.warning("broker %d notifies of its log directories", broker_id)
             partitions = context.partitions_on([broker_id])
-            for topic_partition in partitions:
-                if topic_partition in context.states and not context.is_deleting(topic_partition):
-                    active.batch.add_leader_and_isr(broker_id, context.states[topic_partition])
+            for tp in partitions:
+                if tp in context.states and not context.is_deleting(tp):
+                    active.batch.add_leader_and_isr(broker_id, context.states[tp])
             # Replicas that are being deleted get no LeaderAndIsr: the answer to StopReplica says if they are offline.
             deleted = [tp for tp in partitions if context.is_deleting(tp)]
             context.offline_dirs.get(broker_id, set()).difference_update(deleted)
@@ -158,6 +173,12 @@ class BrokerEvents:
         offline.difference_update(back)
         if newly_offline:
             log.warning("broker %d: log directory of %s failed", broker.id, ", ".join(map(str, newly_offline)))
+            self._active.record(
+                EventKind.LOG_DIRECTORY,
+                f"the controller takes {len(newly_offline)} replicas of broker {broker.id} offline",
+                controller_epoch=self._active.epoch,
+                why="a log directory failed",
+            )
             await self._machine.drop_offline(newly_offline, f"log directory on broker {broker.id} failed")
             self._deletion.replicas_lost([broker.id], newly_offline)
         if back:

@@ -6,8 +6,8 @@ reads the response). Reactor shell.
 
 A broker that does not answer holds up no other broker. What waits for it is merged, where Kafka's queue grows without
 bound: a later value for a partition replaces the one that waits, so at most three requests wait, LeaderAndIsr,
-UpdateMetadata and StopReplica. Topic ids are part of the keys: a value for a deleted topic is not replaced by one for a
-later topic of the same name.
+UpdateMetadata and StopReplica; a long one is sent in several. Topic ids are part of the keys: a value for a deleted
+topic is not replaced by one for a later topic of the same name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from itertools import islice
+from typing import Final, Protocol, TypeVar
 
 from kafkalite.cluster.control import (
     EPOCH_DURING_DELETE,
@@ -37,6 +38,8 @@ from kafkalite.controller.events import LeaderAndIsrAnswered, StopReplicaAnswere
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+MOST_PARTITIONS: Final = 5_000
+"""Partitions in one request, which then has 700 KB: a broker serves no client while it reads one."""
 OnResponse = Callable[[Broker, ControlRequest, ControlResponse], None]
 _Key = tuple[TopicPartition, uuid.UUID]
 _GONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -44,7 +47,7 @@ _FENCED = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
 
 
 class BrokerChannel(Protocol):
-    """The way to the brokers' control-plane listeners (also to this very broker's)."""
+    """The connection to the control-plane listeners of all brokers, this one included."""
 
     def send(self, broker: Broker, request: ControlRequest) -> Awaitable[ControlResponse]:
         """Deliver ``request``. Fails with any exception when the broker cannot be reached or does not answer."""
@@ -53,7 +56,7 @@ class BrokerChannel(Protocol):
 class ControllerChannelManager:
     """Delivers requests to each broker in order, and repeats each until the broker (of the same epoch) has answered.
 
-    One request at a time is under way to a broker; those that wait behind it are merged. ``on_response`` is called
+    One request at a time is outstanding to a broker; those that wait behind it are merged. ``on_response`` is called
     once for each request that was answered; after :meth:`close` for none.
     """
 
@@ -84,15 +87,15 @@ class ControllerChannelManager:
             queue.close()
 
     def send(self, broker: Broker, request: ControlRequest) -> None:
-        """Queue ``request``; it is dropped where this incarnation of the broker is no longer registered."""
+        """Queue ``request``; it is dropped if this incarnation of the broker is no longer registered."""
         queue = self._queues.get(broker.id)
         if queue is not None and queue.broker.epoch == broker.epoch:
             queue.put(request)
 
-    def depth(self, broker_id: int) -> int:
-        """How many requests a broker has not answered yet."""
-        queue = self._queues.get(broker_id)
-        return 0 if queue is None else queue.depth
+    @property
+    def waiting(self) -> dict[int, int]:
+        """How many requests wait for each broker, the outstanding one not counted."""
+        return {broker_id: queue.waiting for broker_id, queue in self._queues.items()}
 
     def close(self) -> None:
         """This broker is no longer the controller: drop every request."""
@@ -115,8 +118,8 @@ class _BrokerQueue:
         self._closed = False
 
     @property
-    def depth(self) -> int:
-        return len(self._pending) + self._running
+    def waiting(self) -> int:
+        return len(self._pending)
 
     def put(self, request: ControlRequest) -> None:
         self._pending.put(request)
@@ -137,7 +140,7 @@ class _BrokerQueue:
         self._running = False
 
     async def _deliver(self, request: ControlRequest) -> ControlResponse | None:
-        """The broker's response, after as many attempts as it takes; ``None`` where the queue was closed meanwhile."""
+        """The broker's response; retries until it comes. ``None`` if the queue was closed meanwhile."""
         failures = 0
         while True:
             try:
@@ -148,7 +151,7 @@ class _BrokerQueue:
                 if not self._closed:
                     log.log(level, "%s to broker %d failed: %s", type(request).__name__, self.broker.id, error)
             else:
-                # A broker that refuses the epoch has registered anew, and this queue is about to be closed; or it does
+                # A broker that refuses the epoch has registered again, and this queue is about to be closed; or it does
                 # not know its own registration yet, because the controller's watch was faster than its answer.
                 if self._closed or response.error is not ErrorCode.STALE_BROKER_EPOCH:
                     return None if self._closed else response
@@ -156,7 +159,7 @@ class _BrokerQueue:
                 return None
 
     async def _pause(self) -> bool:
-        """Wait before the next attempt. Returns ``False`` where the queue was closed meanwhile."""
+        """Wait before the next attempt. Returns ``False`` if the queue was closed meanwhile."""
         if not self._closed:
             await sleep(self._clock, self._backoff)
         return not self._closed
@@ -201,17 +204,17 @@ class PendingRequests:
             raise TypeError(f"{type(request).__name__} is not for a broker's queue")
 
     def take(self) -> ControlRequest | None:
-        """The next request, ``None`` where no request waits."""
+        """The next request, ``None`` if no request waits. It is about :data:`MOST_PARTITIONS` at most."""
         request: ControlRequest | None = None
         if self._leader_and_isr is not None:
-            request = replace(self._leader_and_isr, states=tuple(self._states.values()))
-            self._leader_and_isr, self._states = None, {}
+            request = replace(self._leader_and_isr, states=_take_first(self._states))
+            self._leader_and_isr = self._leader_and_isr if self._states else None
         elif self._update_metadata is not None:
-            request = replace(self._update_metadata, states=tuple(self._metadata.values()))
-            self._update_metadata, self._metadata = None, {}
+            request = replace(self._update_metadata, states=_take_first(self._metadata))
+            self._update_metadata = self._update_metadata if self._metadata else None
         elif self._stop_replica is not None:
-            request = replace(self._stop_replica, partitions=tuple(self._stops.values()))
-            self._stop_replica, self._stops = None, {}
+            request = replace(self._stop_replica, partitions=_take_first(self._stops))
+            self._stop_replica = self._stop_replica if self._stops else None
         return request
 
     def clear(self) -> None:
@@ -220,8 +223,13 @@ class PendingRequests:
             pass
 
 
+def _take_first(values: dict[_Key, T]) -> tuple[T, ...]:
+    """Remove the first :data:`MOST_PARTITIONS` values."""
+    return tuple(values.pop(key) for key in list(islice(values, MOST_PARTITIONS)))
+
+
 def _put_last(values: dict[_Key, T], key: _Key, value: T) -> None:
-    """Put ``value`` at the end, also where an earlier value of ``key`` stood before others."""
+    """Put ``value`` at the end, in place of an earlier value of ``key``."""
     values.pop(key, None)
     values[key] = value
 
@@ -232,7 +240,7 @@ def leader_and_isr_answer(
     response: ControlResponse,
     offline_dirs: Mapping[int, Collection[TopicPartition]],
 ) -> LeaderAndIsrAnswered | None:
-    """The replicas of ``request`` that are newly offline, or online again; ``None`` where there are none."""
+    """The replicas of ``request`` that are newly offline, or online again; ``None`` if there are none."""
     if response.error is not ErrorCode.NONE:
         return None
     errors = dict(response.partitions)
@@ -250,9 +258,9 @@ def leader_and_isr_answer(
 def stop_replica_answer(
     broker: Broker, request: StopReplicaRequest, response: ControlResponse
 ) -> StopReplicaAnswered | None:
-    """Which logs of topics that are being deleted are gone; ``None`` where the request deletes no such log.
+    """The deleted logs of topics that are being deleted; ``None`` if the request deletes no such log.
 
-    The response to a fenced request is ignored: the broker registered anew, or this broker is no longer the controller,
+    The response to a fenced request is ignored: the broker registered again, or this is no longer the controller,
     and either is an event of its own.
     """
     dying = [p.topic_partition for p in request.partitions if p.delete and p.leader_epoch == EPOCH_DURING_DELETE]

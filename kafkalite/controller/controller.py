@@ -25,17 +25,19 @@ from kafkalite.cluster.control import (
 from kafkalite.cluster.model import Broker, PartitionAssignment
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.tasks import Future, Lane
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller import events
-from kafkalite.controller.active_controller import ActiveController
+from kafkalite.controller.active_controller import ActiveController, ControllerConfig
 from kafkalite.controller.channel_manager import (
     BrokerChannel,
     ControllerChannelManager,
     leader_and_isr_answer,
     stop_replica_answer,
 )
-from kafkalite.controller.controller_config import ControllerConfig
+from kafkalite.controller.controller_context import ControllerContext
+from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.event_processor import ControllerEventProcessor
 from kafkalite.controller.replica_leader_elections import Answer, ElectionType
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
@@ -48,7 +50,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _RETRY = 1.0
-"""Seconds until everything is read anew after an event whose ZooKeeper operation failed."""
+"""Seconds until the controller reads everything again after a ZooKeeper operation of an event failed."""
 _RETRY_AFTER_BUG = 30.0
 _MEND_CLAIM = f"delete {CONTROLLER}: the brokers elect at once"
 _MEND_EPOCH = (
@@ -71,8 +73,10 @@ class Controller:
         config: ControllerConfig,
         on_change: Callable[[int], None],
         rng: random.Random | None = None,
+        record: EventRecorder = ignore_event,
     ) -> None:
         self.broker_id = broker_id
+        self._record = record
         self._on_change = on_change
         self._stores = stores
         self._channel = channel
@@ -80,7 +84,9 @@ class Controller:
         self._config = config
         self._rng = rng or random.Random()
         self._lane = Lane("controller", self._handle)
-        self._queued: set[events.Event] = set()
+        self._queued: dict[events.Event, float] = {}
+        """The events that wait, and since when."""
+        self.stats = ControllerStats()
         self._calls: dict[events.Call, None] = {}
         self._processor: ControllerEventProcessor | None = None
         self._epoch = 0
@@ -100,12 +106,22 @@ class Controller:
         """The controller epoch of our last claim, 0 before the first."""
         return self._epoch
 
+    @property
+    def context(self) -> ControllerContext | None:
+        """The cluster as this broker knows it as the controller; ``None`` where it is not active."""
+        return None if self._processor is None else self._processor.active.context
+
+    @property
+    def queued(self) -> int:
+        """How many events wait."""
+        return self._lane.depth
+
     def start(self) -> None:
         """Begin the election; returns at once."""
         self._put(events.Elect())
 
     async def stop(self) -> None:
-        """Stop; an active controller gives its claim up."""
+        """Stop; an active controller releases its claim."""
         self._stopped = True
         processor = self._processor
         self._resign("this broker stops")
@@ -125,11 +141,11 @@ class Controller:
             self._resign("our ZooKeeper session expired")
             self._announce(-1)
         elif state is SessionState.CONNECTED:
-            # The connection took its watches with it, and events may have failed: read everything anew.
+            # The watches were lost with the connection, and events may have failed, so read everything again.
             self._put(events.Reload() if self._processor is not None else events.Elect())
 
     def reconfigure(self, config: ControllerConfig) -> None:
-        """Take over changed settings; where unclean elections become allowed, leaderless partitions are elected."""
+        """Use changed settings; if unclean elections become allowed, elect leaders for leaderless partitions."""
         allowed = config.unclean_leader_election and not self._config.unclean_leader_election
         self._config = config
         if self._processor is not None:
@@ -150,14 +166,16 @@ class Controller:
                 "controlled shutdown", lambda processor: processor.brokers.controlled_shutdown(request)
             )
         except ApiError as error:
-            return ControlResponse(error.code)
+            # Kafka throws ControllerMovedException here, whose code this is.
+            moved = error.code is ErrorCode.NOT_CONTROLLER
+            return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH if moved else error.code)
 
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, Answer]:
-        """Elect leaders, everywhere where ``partitions`` is ``None`` (the answer then names those that needed it).
+        """Elect leaders; ``partitions`` ``None``: of all partitions that need it, and only these are in the answer.
 
-        Raises ``ApiError`` NOT_CONTROLLER where another broker is the controller.
+        Raises ``ApiError`` NOT_CONTROLLER if another broker is the controller.
         """
         return await self._call("leader election", lambda processor: processor.leadership.elect(election, partitions))
 
@@ -170,19 +188,25 @@ class Controller:
     def list_reassignments(
         self, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, PartitionAssignment]:
-        """The reassignments under way. Raises ``ApiError`` NOT_CONTROLLER elsewhere."""
+        """The running reassignments. Raises ``ApiError`` NOT_CONTROLLER elsewhere."""
         if self._processor is None:
             raise _not_controller()
         context = self._processor.active.context
         wanted = sorted(context.reassigning if partitions is None else context.reassigning & set(partitions))
-        found = ((topic_partition, context.assignment(topic_partition)) for topic_partition in wanted)
-        return {topic_partition: assignment for topic_partition, assignment in found if assignment is not None}
+        found = ((tp, context.assignment(tp)) for tp in wanted)
+        return {tp: assignment for tp, assignment in found if assignment is not None}
 
     async def _call(self, name: str, run: Callable[[ControllerEventProcessor], Awaitable[T]]) -> T:
         if self._processor is None or self._stopped:
             raise _not_controller()
         result: Future[T] = Future()
-        call = events.Call(name, run, result.callback, result.errback)
+
+        async def serve() -> None:
+            if self._processor is None:
+                raise _not_controller()
+            result.callback(await self._processor.handle(run(self._processor)))
+
+        call = events.Call(name, serve, result.errback)
         self._calls[call] = None
         self._put(call)
         try:
@@ -194,26 +218,27 @@ class Controller:
 
     def _put(self, event: events.Event) -> None:
         if not self._stopped and event not in self._queued:
-            self._queued.add(event)
+            self._queued[event] = self._clock.monotonic()
             self._lane.put(event)
 
     async def _handle(self, event: events.Event) -> None:
-        self._queued.discard(event)
+        began = self._clock.monotonic()
+        waited = began - self._queued.pop(event, began)
         try:
             if isinstance(event, events.Elect):
                 await self._elect()
             elif isinstance(event, events.Reload):
                 await self._reload()
-            elif self._processor is not None:
-                result = await self._processor.handle(event)
-                if isinstance(event, events.Call):
-                    event.done(result)
             elif isinstance(event, events.Call):
-                event.fail(_not_controller())
+                await event.run()
+            elif self._processor is not None:
+                await self._processor.handle(self._processor.work_for(event))
         except Exception as error:
             if isinstance(event, events.Call) and event in self._calls:
                 event.fail(_answerable(error))
             self._failed(event, error)
+        finally:
+            self.stats.handled(event, waited, self._clock.monotonic() - began)
 
     def _failed(self, event: events.Event, error: Exception) -> None:
         if isinstance(error, ClaimLostError):
@@ -225,7 +250,7 @@ class Controller:
         elif isinstance(error, MalformedZnodeError):
             self._malformed(event, str(error))
         elif isinstance(error, ZkError):
-            log.warning("%r failed, everything is read anew: %s", event, error)
+            log.warning("%r failed, everything is read again: %s", event, error)
             self._clock.call_later(_RETRY, self._recover)
         elif not isinstance(error, ApiError):
             # A defect of the controller: its context may be half updated, so it reads everything again.
@@ -233,7 +258,7 @@ class Controller:
             raise error
 
     def _malformed(self, event: events.Event, why: str) -> None:
-        """A malformed znode, written by hand. An election is tried again until the znodes of the claim are mended."""
+        """An operator wrote a malformed znode. Retry an election until the znodes of the claim are mended."""
         if not isinstance(event, (events.Elect, events.Reload)):
             log.error("%r is ignored until the znode is mended: %s", event, why)
             return
@@ -280,7 +305,7 @@ class Controller:
         if processor is not self._processor:
             return
         if current != self.broker_id:
-            self._resign("somebody else is the controller")
+            self._resign("another broker is the controller")
             self._put(events.Elect())
             return
         # A write that was sent before the connection was lost may still arrive. If it took effect after the states were
@@ -289,16 +314,24 @@ class Controller:
         if processor is not self._processor:
             return
         log.info("controller epoch %d goes on after a lost connection", processor.active.epoch)
-        processor.active.end()
+        self._end(processor.active)
         await self._begin(claim, processor.active.context.shutting_down)
 
     async def _begin(self, claim: Claim, shutting_down: Mapping[int, int]) -> None:
         channels = ControllerChannelManager(self._channel, self._clock, self._config.retry_backoff, self._on_response)
-        active = ActiveController(self.broker_id, claim, self._stores, self._config, channels, self._put, self._rng)
+        active = ActiveController(
+            self.broker_id, claim, self._stores, self._config, channels, self._put, self._rng, self._record
+        )
         processor = self._processor = ControllerEventProcessor(active)
         self._epoch = claim.epoch
         self._complaint = ""
         log.info("broker %d is the controller, epoch %d", self.broker_id, claim.epoch)
+        self._record(
+            EventKind.CONTROLLER,
+            f"broker {self.broker_id} is the controller",
+            controller_epoch=claim.epoch,
+            zxid=claim.zxid,
+        )
         self._announce(self.broker_id)
         if self._config.auto_leader_rebalance and self._rebalance_timer is None:
             self._rebalance_timer = self._clock.call_later(_FIRST_REBALANCE, self._rebalance_due)
@@ -309,12 +342,34 @@ class Controller:
         if processor is None:
             return
         log.info("broker %d is no longer the controller (epoch %d): %s", self.broker_id, processor.active.epoch, reason)
+        self._record(
+            EventKind.CONTROLLER,
+            f"broker {self.broker_id} is no longer the controller",
+            controller_epoch=processor.active.epoch,
+            why=reason,
+        )
         self._processor = None
-        processor.active.end()
+        self._end(processor.active)
         if self._rebalance_timer is not None:
             self._rebalance_timer.cancel()
             self._rebalance_timer = None
         self._announce(-1)
+
+    def _end(self, active: ActiveController) -> None:
+        active.end()
+        self.stats.unclean_elections += active.unclean_elections
+        active.unclean_elections = 0
+
+    @property
+    def unclean_elections(self) -> int:
+        """Partitions that this controller gave a leader which may lack records, since the broker's start."""
+        current = 0 if self._processor is None else self._processor.active.unclean_elections
+        return self.stats.unclean_elections + current
+
+    @property
+    def waiting_requests(self) -> dict[int, int]:
+        """How many requests wait for each broker; none where this broker is not the controller."""
+        return {} if self._processor is None else self._processor.active.channels.waiting
 
     def _announce(self, controller_id: int) -> None:
         if controller_id != self._active_id:
@@ -327,6 +382,9 @@ class Controller:
         if seen.type is EventType.LOST:
             return
         if seen.type is EventType.DELETED and self._processor is None:
+            self._record(
+                EventKind.SESSION, f"{CONTROLLER} of broker {self._active_id} is gone, because its session closed"
+            )
             self._announce(-1)
         self._put(events.Elect())
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from kafkalite.cluster.model import Broker, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import ZERO_UUID, TopicPartition
-from kafkalite.controller.partition_states import PartitionState, check_partition_transition
-from kafkalite.controller.replica_states import ReplicaState, check_replica_transition
+from kafkalite.controller.states import PartitionState, ReplicaState, check_transition
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 
@@ -26,7 +25,7 @@ class Topic:
     partitions: dict[int, PartitionAssignment]
 
     def value(self) -> TopicAssignment:
-        """As the znode's value."""
+        """The content of its znode."""
         return TopicAssignment(None if self.topic_id == ZERO_UUID else self.topic_id, dict(self.partitions))
 
     def topic_partitions(self) -> list[TopicPartition]:
@@ -35,19 +34,13 @@ class Topic:
 
 
 @dataclass(slots=True)
-class Deletion:
-    """A topic that is being deleted. ``blocked`` says why the deletion has to wait, empty where it need not."""
-
-    blocked: str = ""
-
-
-@dataclass(slots=True)
 class ControllerContext:
     """The cluster as the controller knows it.
 
     ``brokers`` are registered, those in ``shutting_down`` (with the broker epoch in which each asked to stop) among
     them. ``offline_dirs`` are the replicas, by broker, whose log directory failed. ``leaderless`` are the
-    partitions that are NEW or OFFLINE: elections are tried again when a broker comes.
+    partitions that are NEW or OFFLINE: elections are tried again when a broker comes. ``deleting`` are the topics that
+    are being deleted, each with the reason why its deletion has to wait, empty if it need not.
     """
 
     brokers: dict[int, Broker] = field(default_factory=dict)
@@ -59,18 +52,18 @@ class ControllerContext:
     replica_states: dict[TopicPartition, dict[int, ReplicaState]] = field(default_factory=dict)
     leaderless: set[TopicPartition] = field(default_factory=set)
     reassigning: set[TopicPartition] = field(default_factory=set)
-    deleting: dict[str, Deletion] = field(default_factory=dict)
+    deleting: dict[str, str] = field(default_factory=dict)
     _by_broker: dict[int, set[TopicPartition]] = field(default_factory=dict)
 
     # Brokers
 
-    def is_online(self, broker_id: int, topic_partition: TopicPartition) -> bool:
+    def is_online(self, broker_id: int, tp: TopicPartition) -> bool:
         """Whether a replica can serve: broker registered and not about to stop, log directory in order."""
-        return broker_id not in self.shutting_down and self.is_reachable(broker_id, topic_partition)
+        return broker_id not in self.shutting_down and self.is_reachable(broker_id, tp)
 
-    def is_reachable(self, broker_id: int, topic_partition: TopicPartition) -> bool:
+    def is_reachable(self, broker_id: int, tp: TopicPartition) -> bool:
         """As :meth:`is_online`, with brokers that are about to stop counted in."""
-        return broker_id in self.brokers and topic_partition not in self.offline_dirs.get(broker_id, ())
+        return broker_id in self.brokers and tp not in self.offline_dirs.get(broker_id, ())
 
     def broker_epoch(self, broker_id: int) -> int:
         """The epoch of a registered broker, -1 for one that is not registered."""
@@ -98,7 +91,7 @@ class ControllerContext:
     # Topics and partitions
 
     def put_topic(self, name: str, assignment: TopicAssignment, version: int) -> list[TopicPartition]:
-        """Put in an assignment as read or written; returns the partitions that are new."""
+        """Store an assignment that was read or written; returns the new partitions."""
         topic = self.topics.get(name)
         if topic is None:
             topic = self.topics[name] = Topic(name, assignment.topic_id or ZERO_UUID, version, {})
@@ -112,30 +105,30 @@ class ControllerContext:
         return added
 
     def _assign(self, topic: Topic, partition: int, assignment: PartitionAssignment) -> None:
-        topic_partition = TopicPartition(topic.name, partition)
+        tp = TopicPartition(topic.name, partition)
         before = topic.partitions.get(partition)
         topic.partitions[partition] = assignment
         if before is not None and before.replicas != assignment.replicas:
             for broker_id in before.replicas:
-                self._by_broker.get(broker_id, set()).discard(topic_partition)
+                self._by_broker.get(broker_id, set()).discard(tp)
         if before is None or before.replicas != assignment.replicas:
             for broker_id in assignment.replicas:
-                self._by_broker.setdefault(broker_id, set()).add(topic_partition)
+                self._by_broker.setdefault(broker_id, set()).add(tp)
         if assignment.is_being_reassigned:
-            self.reassigning.add(topic_partition)
+            self.reassigning.add(tp)
         else:
-            self.reassigning.discard(topic_partition)
-        state = self.states.get(topic_partition)
+            self.reassigning.discard(tp)
+        state = self.states.get(tp)
         if state is not None and (state.assignment != assignment or state.topic_id != topic.topic_id):
-            self.states[topic_partition] = state.with_(assignment=assignment, topic_id=topic.topic_id)
+            self.states[tp] = state.with_(assignment=assignment, topic_id=topic.topic_id)
 
-    def assignment(self, topic_partition: TopicPartition) -> PartitionAssignment | None:
-        """The partition's assignment, or ``None`` where there is no such partition."""
-        topic = self.topics.get(topic_partition.topic)
-        return None if topic is None else topic.partitions.get(topic_partition.partition)
+    def assignment(self, tp: TopicPartition) -> PartitionAssignment | None:
+        """The partition's assignment, or ``None`` if the partition does not exist."""
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
 
     def topic_id(self, name: str) -> uuid.UUID:
-        """The topic's id, zero where it has none."""
+        """The topic's id, zero if it has none."""
         topic = self.topics.get(name)
         return ZERO_UUID if topic is None else topic.topic_id
 
@@ -156,77 +149,77 @@ class ControllerContext:
         """Forget everything about a topic."""
         topic = self.topics.pop(name, None)
         self.deleting.pop(name, None)
-        for topic_partition in topic.topic_partitions() if topic is not None else []:
+        for tp in topic.topic_partitions() if topic is not None else []:
             assert topic is not None
-            for broker_id in topic.partitions[topic_partition.partition].replicas:
-                self._by_broker.get(broker_id, set()).discard(topic_partition)
+            for broker_id in topic.partitions[tp.partition].replicas:
+                self._by_broker.get(broker_id, set()).discard(tp)
             for offline in self.offline_dirs.values():
-                offline.discard(topic_partition)
-            self.states.pop(topic_partition, None)
-            self.partition_states.pop(topic_partition, None)
-            self.replica_states.pop(topic_partition, None)
-            self.leaderless.discard(topic_partition)
-            self.reassigning.discard(topic_partition)
+                offline.discard(tp)
+            self.states.pop(tp, None)
+            self.partition_states.pop(tp, None)
+            self.replica_states.pop(tp, None)
+            self.leaderless.discard(tp)
+            self.reassigning.discard(tp)
 
-    def is_deleting(self, topic_partition: TopicPartition) -> bool:
+    def is_deleting(self, tp: TopicPartition) -> bool:
         """Whether its topic is queued for deletion."""
-        return topic_partition.topic in self.deleting
+        return tp.topic in self.deleting
 
     def set_state(self, state: LeaderAndIsr) -> LeaderAndIsr:
-        """Put in a state as read or written, with topic id and assignment of the context."""
-        topic_partition = state.topic_partition
+        """Store a state that was read or written, with the topic id and assignment of the context."""
+        tp = state.topic_partition
         topic = self.topics[state.topic]
         assignment = topic.partitions[state.partition]
         if state.topic_id != topic.topic_id or state.assignment != assignment:
             state = state.with_(topic_id=topic.topic_id, assignment=assignment)
-        self.states[topic_partition] = state
+        self.states[tp] = state
         return state
 
     # States of partitions and replicas
 
-    def move_partition(self, topic_partition: TopicPartition, state: PartitionState) -> None:
-        """Change a partition's state. Raises ``IllegalTransitionError``."""
-        before = self.partition_states.get(topic_partition, PartitionState.NON_EXISTENT)
-        check_partition_transition(topic_partition, before, state)
+    def move_partition(self, tp: TopicPartition, state: PartitionState) -> None:
+        """Change a partition's state. Raises ``IllegalPartitionTransitionError``."""
+        before = self.partition_states.get(tp, PartitionState.NON_EXISTENT)
+        check_transition(f"partition {tp}", before, state)
         if state in (PartitionState.NEW, PartitionState.OFFLINE):
-            self.leaderless.add(topic_partition)
+            self.leaderless.add(tp)
         else:
-            self.leaderless.discard(topic_partition)
+            self.leaderless.discard(tp)
         if state is PartitionState.NON_EXISTENT:
-            self.partition_states.pop(topic_partition, None)
+            self.partition_states.pop(tp, None)
         else:
-            self.partition_states[topic_partition] = state
+            self.partition_states[tp] = state
 
-    def update_partition_state(self, topic_partition: TopicPartition) -> None:
-        """Put a partition that has a state into the state that follows from it."""
-        state = self.states[topic_partition]
-        led = self.is_reachable(state.leader, topic_partition)
-        if self.partition_states.get(topic_partition) is None:
-            self.move_partition(topic_partition, PartitionState.NEW)
-        self.move_partition(topic_partition, PartitionState.ONLINE if led else PartitionState.OFFLINE)
+    def update_partition_state(self, tp: TopicPartition) -> None:
+        """Move a partition to ONLINE or OFFLINE, by its leader."""
+        state = self.states[tp]
+        led = self.is_reachable(state.leader, tp)
+        if self.partition_states.get(tp) is None:
+            self.move_partition(tp, PartitionState.NEW)
+        self.move_partition(tp, PartitionState.ONLINE if led else PartitionState.OFFLINE)
 
-    def replica_state(self, topic_partition: TopicPartition, broker_id: int) -> ReplicaState:
+    def replica_state(self, tp: TopicPartition, broker_id: int) -> ReplicaState:
         """Where a replica stands."""
-        return self.replica_states.get(topic_partition, {}).get(broker_id, ReplicaState.NON_EXISTENT)
+        return self.replica_states.get(tp, {}).get(broker_id, ReplicaState.NON_EXISTENT)
 
-    def move_replica(self, topic_partition: TopicPartition, broker_id: int, state: ReplicaState) -> None:
-        """Change a replica's state. Raises ``IllegalTransitionError``."""
-        before = self.replica_state(topic_partition, broker_id)
-        check_replica_transition(f"{broker_id} of {topic_partition}", before, state)
+    def move_replica(self, tp: TopicPartition, broker_id: int, state: ReplicaState) -> None:
+        """Change a replica's state. Raises ``IllegalPartitionTransitionError``."""
+        before = self.replica_state(tp, broker_id)
+        check_transition(f"replica {broker_id} of {tp}", before, state)
         if state is ReplicaState.NON_EXISTENT:
-            self.replica_states.get(topic_partition, {}).pop(broker_id, None)
+            self.replica_states.get(tp, {}).pop(broker_id, None)
         else:
-            self.replica_states.setdefault(topic_partition, {})[broker_id] = state
+            self.replica_states.setdefault(tp, {})[broker_id] = state
 
-    def update_replica_states(self, topic_partition: TopicPartition) -> None:
-        """Put every replica of a partition that is not being deleted ONLINE or OFFLINE, as its broker is."""
-        assignment = self.assignment(topic_partition)
+    def update_replica_states(self, tp: TopicPartition) -> None:
+        """Move every replica of a partition to ONLINE or OFFLINE, by its broker."""
+        assignment = self.assignment(tp)
         assert assignment is not None
         for broker_id in assignment.replicas:
-            online = self.is_reachable(broker_id, topic_partition)
+            online = self.is_reachable(broker_id, tp)
             wanted = ReplicaState.ONLINE if online else ReplicaState.OFFLINE
-            state = self.replica_state(topic_partition, broker_id)
+            state = self.replica_state(tp, broker_id)
             if state is ReplicaState.NON_EXISTENT:
-                self.move_replica(topic_partition, broker_id, ReplicaState.NEW)
+                self.move_replica(tp, broker_id, ReplicaState.NEW)
             if state is not wanted:
-                self.move_replica(topic_partition, broker_id, wanted)
+                self.move_replica(tp, broker_id, wanted)

@@ -21,30 +21,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
+from kafkalite.controller.controller_context import ControllerContext
 
 UNKNOWN_START = 0
-"""Recorded for a member of the ISR that may lack records: no broker's unclean start epoch, since no znode's czxid."""
-
-
-class Brokers(Protocol):
-    """What elections must know about brokers and their replicas."""
-
-    def is_online(self, broker_id: int, topic_partition: TopicPartition) -> bool:
-        """Whether a replica can serve: its broker lives, is not shutting down, and its log directory works."""
-
-    def is_reachable(self, broker_id: int, topic_partition: TopicPartition) -> bool:
-        """As :meth:`is_online`, with brokers that are about to stop counted in."""
-
-    def broker_epoch(self, broker_id: int) -> int:
-        """The epoch of a registered broker, -1 for one that is not registered."""
-
-    def unclean_start_epoch(self, broker_id: int) -> int:
-        """``Broker.unclean_start_epoch`` of a registered broker, -1 for one that is not registered."""
+"""Recorded for a member of the ISR that may lack records; no broker has it as its unclean start epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +80,11 @@ def controlled_shutdown_leader(
 # Planners
 
 
-def may_lack_records(state: LeaderAndIsr, replica: int, brokers: Brokers) -> bool:
+def may_lack_records(state: LeaderAndIsr, replica: int, brokers: ControllerContext) -> bool:
     """Whether the broker of a member of the ISR is registered and started uncleanly since the member was in sync.
 
-    Where the state does not say under which unclean start epoch that was (Kafka wrote it), an unclean start after the
-    state was written counts. Of a broker that is not registered nothing is known.
+    If the state does not record that unclean start epoch, because Kafka wrote it, an unclean start after the write of
+    the state counts. False for a broker that is not registered, because its start is not known.
     """
     started = brokers.unclean_start_epoch(replica)
     if started < 0:
@@ -109,17 +93,18 @@ def may_lack_records(state: LeaderAndIsr, replica: int, brokers: Brokers) -> boo
     return 0 <= state.mzxid < started if recorded is None else started != recorded
 
 
-def complete_isr(state: LeaderAndIsr, brokers: Brokers) -> tuple[int, ...]:
-    """The members of the ISR of which it is not known that they may lack records."""
+def complete_isr(state: LeaderAndIsr, brokers: ControllerContext) -> tuple[int, ...]:
+    """The members of the ISR except those that may lack records."""
     return tuple(replica for replica in state.isr if not may_lack_records(state, replica, brokers))
 
 
 def advance(
-    state: LeaderAndIsr, controller_epoch: int, leader: int, isr: Sequence[int], brokers: Brokers
+    state: LeaderAndIsr, controller_epoch: int, leader: int, isr: Sequence[int], brokers: ControllerContext
 ) -> LeaderAndIsr:
     """The state that follows ``state``: leader epoch one higher, ``zk_version`` still that of the znode as read.
 
-    What is recorded of unclean starts goes on. The leader's is recorded anew: its log is what counts from now on.
+    The recorded unclean start epochs stay, except the leader's, recorded again because its log counts from now
+    on.
     """
     assert leader == NO_LEADER or leader in isr, f"leader {leader} of {state.topic_partition} is not in its ISR {isr}"
     return LeaderAndIsr(
@@ -136,7 +121,9 @@ def advance(
     )
 
 
-def _record(state: LeaderAndIsr, leader: int, isr: Sequence[int], brokers: Brokers) -> tuple[tuple[int, int], ...]:
+def _record(
+    state: LeaderAndIsr, leader: int, isr: Sequence[int], brokers: ControllerContext
+) -> tuple[tuple[int, int], ...]:
     epochs = dict(state.unclean_start_epochs)
     for replica in isr:
         started = brokers.unclean_start_epoch(replica)
@@ -148,19 +135,19 @@ def _record(state: LeaderAndIsr, leader: int, isr: Sequence[int], brokers: Broke
 
 
 def first_state(
-    topic_partition: TopicPartition,
+    tp: TopicPartition,
     assignment: PartitionAssignment,
-    brokers: Brokers,
+    brokers: ControllerContext,
     controller_epoch: int,
     topic_id: uuid.UUID = ZERO_UUID,
 ) -> LeaderAndIsr | Refused:
     """The state of a partition that never had one: all online replicas in sync, the first of them leads."""
-    online = tuple(replica for replica in assignment.replicas if brokers.is_online(replica, topic_partition))
+    online = tuple(replica for replica in assignment.replicas if brokers.is_online(replica, tp))
     if not online:
         return Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"none of the replicas {list(assignment.replicas)} is online")
     return LeaderAndIsr(
-        topic=topic_partition.topic,
-        partition=topic_partition.partition,
+        topic=tp.topic,
+        partition=tp.partition,
         topic_id=topic_id,
         leader=online[0],
         leader_epoch=0,
@@ -172,7 +159,7 @@ def first_state(
     )
 
 
-def elect_offline(brokers: Brokers, controller_epoch: int, unclean: bool = False) -> Planner:
+def elect_offline(brokers: ControllerContext, controller_epoch: int, unclean: bool = False) -> Planner:
     """Plan for partitions whose leader is gone. A partition with an online leader is left alone."""
 
     def plan(state: LeaderAndIsr) -> Plan:
@@ -183,7 +170,9 @@ def elect_offline(brokers: Brokers, controller_epoch: int, unclean: bool = False
     return plan
 
 
-def _elect(state: LeaderAndIsr, brokers: Brokers, controller_epoch: int, unclean: bool) -> LeaderAndIsr | Refused:
+def _elect(
+    state: LeaderAndIsr, brokers: ControllerContext, controller_epoch: int, unclean: bool
+) -> LeaderAndIsr | Refused:
     """Elect a leader that has all records; else, where all of the ISR are back, or ``unclean``, the best one online."""
     online = _online(state, brokers)
     complete = complete_isr(state, brokers)
@@ -205,7 +194,15 @@ def _elect(state: LeaderAndIsr, brokers: Brokers, controller_epoch: int, unclean
     return advance(state, controller_epoch, leader, isr, brokers)
 
 
-def _not_left_alone(state: LeaderAndIsr, isr: Sequence[int], brokers: Brokers) -> tuple[int, ...]:
+def is_unclean(before: LeaderAndIsr, after: LeaderAndIsr, brokers: ControllerContext) -> bool:
+    """Whether the leader of ``after`` was elected although it may lack records."""
+    if after.leader < 0 or after.leader == before.leader:
+        return False
+    alone = after.isr == (after.leader,)
+    return after.leader not in (complete_isr(before, brokers) if alone else before.isr)
+
+
+def _not_left_alone(state: LeaderAndIsr, isr: Sequence[int], brokers: ControllerContext) -> tuple[int, ...]:
     """``isr``; a single member is kept together with absent members of the ISR that may have all records."""
     if len(isr) != 1:
         return tuple(isr)
@@ -220,7 +217,7 @@ def _not_left_alone(state: LeaderAndIsr, isr: Sequence[int], brokers: Brokers) -
     )
 
 
-def elect_preferred(brokers: Brokers, controller_epoch: int) -> Planner:
+def elect_preferred(brokers: ControllerContext, controller_epoch: int) -> Planner:
     """Plan that gives leadership back to the first replica of the assignment; the ISR stays."""
 
     def plan(state: LeaderAndIsr) -> Plan:
@@ -237,18 +234,33 @@ def elect_preferred(brokers: Brokers, controller_epoch: int) -> Planner:
     return plan
 
 
-def elect_for_reassignment(brokers: Brokers, controller_epoch: int) -> Planner:
+def is_in_sync(target: Collection[int], state: LeaderAndIsr) -> bool:
+    """Whether every replica of the target is in the ISR, so that the reassignment may complete."""
+    return set(target) <= set(state.isr)
+
+
+def elect_for_reassignment(
+    brokers: ControllerContext, controller_epoch: int, reassigned: Collection[TopicPartition]
+) -> Planner:
     """Plan that completes a reassignment in one write: leader in the target, removed replicas out of the ISR.
 
-    The assignment in the state is the final one already.
+    The assignment in the state is the final one already. ``reassigned`` are the partitions whose replicas change. They
+    are refused where a target replica is not in the ISR of the state that is replaced, because the leader may have
+    taken it out after the controller looked, and the logs of the removed replicas are deleted. Other partitions, whose
+    reassignment is cancelled or changes only the order of replicas, do not wait for their ISR.
 
-    The present leader stays where it can; its epoch is raised all the same, so that every replica learns of the new
-    assignment under an epoch of its own.
+    The present leader stays if it can. Its epoch is raised nevertheless, so that every replica learns of the new
+    assignment under a new leader epoch.
     """
 
     def plan(state: LeaderAndIsr) -> Plan:
         online = _online(state, brokers)
         target = state.replicas
+        if state.topic_partition in reassigned and not is_in_sync(target, state):
+            return Refused(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"not all target replicas {list(target)} are in the ISR {list(state.isr)}",
+            )
         leader: int | None = state.leader
         if leader not in target or leader not in online:
             leader = reassign_leader(target, complete_isr(state, brokers), online)
@@ -263,7 +275,7 @@ def elect_for_reassignment(brokers: Brokers, controller_epoch: int) -> Planner:
     return plan
 
 
-def move_off(brokers: Brokers, controller_epoch: int, shutting_down: Collection[int]) -> Planner:
+def move_off(brokers: ControllerContext, controller_epoch: int, shutting_down: Collection[int]) -> Planner:
     """Plan for a controlled shutdown: brokers that are about to stop do not lead, and leave ISRs of three or more.
 
     From an ISR of two the leader takes such a broker when its registration is gone.
@@ -274,7 +286,7 @@ def move_off(brokers: Brokers, controller_epoch: int, shutting_down: Collection[
         complete = complete_isr(state, brokers)
         isr = _not_left_alone(state, isr, brokers)
         if state.leader not in shutting_down:
-            # A follower only: its ISR entry goes, unless it is the last one that has all records.
+            # The broker only follows: it leaves the ISR, unless it is the last member that has all records.
             if isr == state.isr or not set(isr) & set(complete):
                 return None
             return advance(state, controller_epoch, state.leader, isr, brokers)
@@ -282,30 +294,29 @@ def move_off(brokers: Brokers, controller_epoch: int, shutting_down: Collection[
         leader = controlled_shutdown_leader(state.replicas, complete, reachable, shutting_down)
         if leader is None:
             return Refused(
-                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-                f"no other replica in the ISR {list(state.isr)} is online",
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no other replica in the ISR {list(state.isr)} is online"
             )
         return advance(state, controller_epoch, leader, isr, brokers)
 
     return plan
 
 
-def drop_replicas(brokers: Brokers, controller_epoch: int, registered_anew: Collection[int] = ()) -> Planner:
+def drop_replicas(brokers: ControllerContext, controller_epoch: int, registered_anew: Collection[int] = ()) -> Planner:
     """Plan for replicas that went offline or may lack records: they leave the ISR, and cease to lead.
 
     A broker that is not reachable, or that holds no replica any more, is gone (a broker that is about to stop still
-    serves, but is not elected). Where no member that is there surely has all records, the partition is left without a
-    leader and the ISR as it is: the first of those that are gone to come back with all records leads.
+    serves, but is not elected). If no present member surely has all records, the partition is left without a leader and
+    the ISR unchanged: the first absent member that returns with all records leads.
 
     A leader that registered after the state was written (``registered_anew`` are known to have) leads on under a new
     leader epoch, because it ceased to lead at the end of its session.
     """
 
     def plan(state: LeaderAndIsr) -> Plan:
-        topic_partition = state.topic_partition
+        tp = state.topic_partition
         held = [replica for replica in state.isr if replica in state.replicas]
         complete = complete_isr(state, brokers)
-        kept = [r for r in held if r in complete and brokers.is_reachable(r, topic_partition)]
+        kept = [r for r in held if r in complete and brokers.is_reachable(r, tp)]
         leader = state.leader if state.leader in kept else NO_LEADER
         if leader == NO_LEADER:
             elected = _elect(state, brokers, controller_epoch, unclean=False)
@@ -320,7 +331,7 @@ def drop_replicas(brokers: Brokers, controller_epoch: int, registered_anew: Coll
     return plan
 
 
-def reassign(brokers: Brokers, controller_epoch: int) -> Planner:
+def reassign(brokers: ControllerContext, controller_epoch: int) -> Planner:
     """Plan for a reassignment that begins or changes: a new leader epoch, and removed replicas leave the ISR.
 
     The assignment in the state is the new one already. The leader stays unless its replica was removed. Refused where
@@ -343,17 +354,17 @@ def reassign(brokers: Brokers, controller_epoch: int) -> Planner:
     return plan
 
 
-def surviving_isr(state: LeaderAndIsr, assignment: PartitionAssignment, brokers: Brokers) -> tuple[int, ...]:
+def surviving_isr(state: LeaderAndIsr, assignment: PartitionAssignment, brokers: ControllerContext) -> tuple[int, ...]:
     """The members of the ISR that may have all records and hold a replica under ``assignment``."""
     return tuple(replica for replica in complete_isr(state, brokers) if replica in assignment.replicas)
 
 
-def _online(state: LeaderAndIsr, brokers: Brokers) -> set[int]:
-    topic_partition = state.topic_partition
-    return {replica for replica in state.replicas if brokers.is_online(replica, topic_partition)}
+def _online(state: LeaderAndIsr, brokers: ControllerContext) -> set[int]:
+    tp = state.topic_partition
+    return {replica for replica in state.replicas if brokers.is_online(replica, tp)}
 
 
-def _all_back(state: LeaderAndIsr, brokers: Brokers) -> bool:
+def _all_back(state: LeaderAndIsr, brokers: ControllerContext) -> bool:
     """Whether every member of the ISR that holds a replica can be reached."""
-    topic_partition = state.topic_partition
-    return all(brokers.is_reachable(r, topic_partition) for r in state.isr if r in state.replicas)
+    tp = state.topic_partition
+    return all(brokers.is_reachable(r, tp) for r in state.isr if r in state.replicas)

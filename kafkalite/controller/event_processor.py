@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TypeVar
 
+from kafkalite.common.events import EventKind
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller import events
 from kafkalite.controller.active_controller import ActiveController
@@ -21,9 +22,10 @@ from kafkalite.controller.state_writer import StateWriter
 from kafkalite.controller.topic_deletion import TopicDeletion
 from kafkalite.controller.topic_events import TopicEvents
 from kafkalite.zk.zk_client import Delete
-from kafkalite.zk.znodes.notifications import ISR_CHANGES, LOG_DIR_EVENTS
+from kafkalite.zk.znodes.admin import ISR_CHANGES, LOG_DIR_EVENTS
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class ControllerEventProcessor:
@@ -40,38 +42,46 @@ class ControllerEventProcessor:
         self.brokers = BrokerEvents(active, machine, self.deletion)
         self.reassignments = PartitionReassignments(active, machine, writer, self.topics, self.deletion)
         self.leadership = ReplicaLeaderElections(active, machine)
-        self._handlers: dict[type, Callable[[Any], Awaitable[object]]] = {
-            events.BrokerChange: lambda _: self.brokers.brokers_changed(),
-            events.TopicChange: lambda _: self._topics_changed(),
-            events.PartitionModifications: lambda event: self.topics.partitions_modified(event.topic),
-            events.TopicDeletionRequested: lambda _: self.deletion.requested(),
-            events.ResumeDeletions: lambda _: self.deletion.resume(),
-            events.StopReplicaAnswered: self.deletion.answered,
-            events.IsrChange: lambda _: self._isr_changed(),
-            events.LogDirEvent: lambda _: self.brokers.log_dirs_failed(),
-            events.LeaderAndIsrAnswered: self.brokers.leader_and_isr_answered,
-            events.PartitionReassignment: lambda _: self.reassignments.from_znode(),
-            events.ReassignmentProgress: self._reassignment_progress,
-            events.PreferredReplicaElection: lambda _: self.leadership.from_znode(),
-            events.AutoRebalance: lambda _: self.leadership.rebalance(),
-            events.UncleanElectionAllowed: lambda _: machine.elect_leaderless("unclean elections are allowed"),
+        self._handlers: dict[type, Callable[[], Awaitable[object]]] = {
+            events.BrokerChange: self.brokers.brokers_changed,
+            events.TopicChange: self._topics_changed,
+            events.TopicDeletionRequested: self.deletion.requested,
+            events.ResumeDeletions: self.deletion.resume,
+            events.IsrChange: self._isr_changed,
+            events.LogDirEvent: self.brokers.log_dirs_failed,
+            events.PartitionReassignment: self.reassignments.from_znode,
+            events.PreferredReplicaElection: self.leadership.from_znode,
+            events.AutoRebalance: self.leadership.rebalance,
+            events.UncleanElectionAllowed: lambda: machine.elect_leaderless("unclean elections are allowed"),
         }
 
-    async def handle(self, event: Event) -> object:
-        """Handle one event completely. What was committed is sent even where the rest of the handling failed."""
+    async def handle(self, work: Awaitable[T]) -> T:
+        """Do ``work`` for an event or request. Requests for committed states are sent even if the rest of it fails."""
         try:
-            if isinstance(event, events.Call):
-                return await event.run(self)
-            return await self._handlers[type(event)](event)
+            return await work
         finally:
             if not self.active.over:
                 self.active.flush()
 
+    def work_for(self, event: Event) -> Awaitable[object]:
+        """The work that ``event`` requests; it has not begun."""
+        match event:
+            case events.PartitionModifications():
+                return self.topics.partitions_modified(event.topic)
+            case events.StopReplicaAnswered():
+                return self.deletion.answered(event)
+            case events.LeaderAndIsrAnswered():
+                return self.brokers.leader_and_isr_answered(event)
+            case events.ReassignmentProgress():
+                return self._reassignment_progress(event)
+            case _:
+                return self._handlers[type(event)]()
+
     async def take_over(self, shutting_down: Mapping[int, int]) -> None:
-        """Read everything, after the claim and in its session; elect where leaders are gone; send all to all brokers.
+        """Read everything, after the claim and in its session; elect missing leaders; send everything to all brokers.
 
         ``shutting_down`` are the brokers (with their epochs) that had asked for a controlled shutdown before everything
-        is read anew: a broker asks once, so it must get no leadership back.
+        is read again: a broker asks once, so it must get no leadership back.
         """
         active = self.active
         stores, context = active.stores, active.context
@@ -79,7 +89,7 @@ class ControllerEventProcessor:
         notifications = stores.notifications
         stale_isr, _ = await notifications.isr_changes(active.watch(events.IsrChange()))
         stale_dirs, _ = await notifications.log_dir_events(active.watch(events.LogDirEvent()))
-        # The states that they announce are read below in any case.
+        # Remove the stale notifications: the states that they announce are read below.
         await active.commit_each([Delete(f"{ISR_CHANGES}/{name}") for name in stale_isr])
         await active.commit_each([Delete(f"{LOG_DIR_EVENTS}/{name}") for name in stale_dirs])
         context.brokers.update(await stores.brokers.live(active.watch(events.BrokerChange())))
@@ -108,6 +118,12 @@ class ControllerEventProcessor:
             len(context.topics),
             len(states),
             len(context.deleting),
+        )
+        active.record(
+            EventKind.CONTROLLER,
+            f"the controller has read the cluster: brokers {', '.join(map(str, sorted(context.brokers)))}, "
+            f"{len(context.topics)} topics, {len(states)} partitions",
+            controller_epoch=active.epoch,
         )
         active.batch.add_all_metadata(context.brokers)
         partitions = sorted(tp for tp in context.all_partitions() if not context.is_deleting(tp))

@@ -1,14 +1,13 @@
 """The controller's events. Callbacks create and queue them; the controller's lane handles one at a time.
 
 Answers to: ``kafka.controller.ControllerEvent``. Pure. Equal events that wait are one event, because the handler reads
-ZooKeeper anew.
+ZooKeeper again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kafkalite.common.types import TopicPartition
 
@@ -20,7 +19,7 @@ class Elect:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """The connection was lost, or a write's outcome is unknown: read everything from ZooKeeper anew."""
+    """The connection was lost, or a write's outcome is unknown: read everything from ZooKeeper again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +109,10 @@ class UncleanElectionAllowed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A request of an API that needs the controller; ``run`` is called with the event processor.
-
-    ``done`` gets the result once the requests to the brokers are queued, ``fail`` the error where there is no result.
-    """
+    """A request of an API that needs the controller; ``fail`` gets the error if ``run`` cannot be called or fails."""
 
     name: str
-    run: Callable[[Any], Awaitable[Any]]
-    done: Callable[[Any], None]
+    run: Callable[[], Awaitable[None]]
     fail: Callable[[BaseException], None]
 
 

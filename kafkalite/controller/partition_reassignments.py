@@ -6,7 +6,7 @@ processApiPartitionReassignment,updateCurrentReassignment}``. Reactor shell.
 Steps: (1) the assignment with its adding and removing replicas is written, (2) the leader epoch is raised and every
 replica, old and new, is told; (3) once the whole target is in the ISR, the leader is elected in the target and the
 others leave the ISR, in one write; (4) the removed replicas are told to delete their logs; (5) the final assignment is
-written. After a crash the assignment says that the reassignment is under way, and it goes on with step 2 or 3.
+written. After a crash the assignment says that the reassignment runs, and it goes on with step 2 or 3.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from kafkalite.controller.controller_context import ControllerContext
 from kafkalite.controller.elections import Refused
 from kafkalite.controller.events import PartitionReassignment
 from kafkalite.controller.partition_state_machine import PartitionStateMachine
-from kafkalite.controller.replica_states import ReplicaState
 from kafkalite.controller.state_writer import StateWriter
+from kafkalite.controller.states import ReplicaState
 from kafkalite.controller.topic_deletion import REASSIGNED, TopicDeletion
 from kafkalite.controller.topic_events import TopicEvents
 from kafkalite.zk.zk_client import Delete, Op, SetData
@@ -55,7 +55,7 @@ def reassign_to(current: PartitionAssignment, target: Sequence[int]) -> Partitio
 
 
 def invalid_target(context: ControllerContext, current: PartitionAssignment, target: Sequence[int]) -> str:
-    """Why ``target`` is invalid, empty where it is valid."""
+    """Why ``target`` is invalid, empty if it is valid."""
     if not target:
         return "Empty replica list specified in partition reassignment."
     if len(set(target)) < len(target):
@@ -91,21 +91,21 @@ class PartitionReassignments:
         context = self._active.context
         answers: dict[TopicPartition, Answer] = {}
         plans: dict[TopicPartition, PartitionAssignment] = {}
-        for topic_partition, target in wanted.items():
-            current = context.assignment(topic_partition)
+        for tp, target in wanted.items():
+            current = context.assignment(tp)
             if target is None and (current is None or not current.is_being_reassigned):
-                answers[topic_partition] = _NOT_IN_PROGRESS
-            elif current is None or topic_partition not in context.states:
-                answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
-            elif context.is_deleting(topic_partition):
-                answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is being deleted."
+                answers[tp] = _NOT_IN_PROGRESS
+            elif current is None or tp not in context.states:
+                answers[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+            elif context.is_deleting(tp):
+                answers[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is being deleted."
             else:
                 new = current.origin if target is None else tuple(target)
                 wrong = invalid_target(context, current, new) if target is not None else ""
                 if wrong:
-                    answers[topic_partition] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong
+                    answers[tp] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong
                 else:
-                    plans[topic_partition] = reassign_to(current, new)
+                    plans[tp] = reassign_to(current, new)
         answers.update(await self._begin(plans))
         await self.update_znode()
         return answers
@@ -124,22 +124,20 @@ class PartitionReassignments:
         if not wanted:
             return
         new = {}
-        for topic_partition, target in wanted.items():
-            current = context.assignment(topic_partition)
+        for tp, target in wanted.items():
+            current = context.assignment(tp)
             if current is None or not (current.is_being_reassigned and current.target == target):
-                new[topic_partition] = target
-        for topic_partition, (code, message) in (await self.alter(new)).items():
+                new[tp] = target
+        for tp, (code, message) in (await self.alter(new)).items():
             if code is not ErrorCode.NONE:
-                log.warning(
-                    "reassignment of %s to %s: %s %s", topic_partition, new[topic_partition], code.name, message
-                )
+                log.warning("reassignment of %s to %s: %s %s", tp, new[tp], code.name, message)
 
     async def resume(self) -> None:
         """Go on with reassignments that a former controller began; then read the znode."""
         context = self._active.context
         under_way = sorted(tp for tp in context.reassigning if tp in context.states)
         if under_way:
-            log.info("reassignments under way: %s", ", ".join(map(str, under_way)))
+            log.info("running reassignments: %s", ", ".join(map(str, under_way)))
         self._deletion.block({tp.topic for tp in under_way}, REASSIGNED)
         await self._step(under_way)
         await self.from_znode()
@@ -158,37 +156,37 @@ class PartitionReassignments:
         unneeded: dict[TopicPartition, list[int]] = {}
         changes: dict[str, dict[int, PartitionAssignment]] = {}
         await self._writer.refresh(plans)
-        for topic_partition, new in plans.items():
-            current = context.assignment(topic_partition)
-            state = context.states.get(topic_partition)
+        for tp, new in plans.items():
+            current = context.assignment(tp)
+            state = context.states.get(tp)
             if current is None or state is None:
-                answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+                answers[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
                 continue
             if not elections.surviving_isr(state, new, context):
-                answers[topic_partition] = (
+                answers[tp] = (
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"No replica in the ISR {list(state.isr)} is among the replicas {list(new.replicas)}.",
                 )
                 continue
-            unneeded[topic_partition] = [r for r in current.replicas if r not in new.replicas]
+            unneeded[tp] = [r for r in current.replicas if r not in new.replicas]
             if current != new:
-                changes.setdefault(topic_partition.topic, {})[topic_partition.partition] = new
-                log.info("%s: reassignment from %s to %s", topic_partition, list(current.replicas), list(new.target))
+                changes.setdefault(tp.topic, {})[tp.partition] = new
+                log.info("%s: reassignment from %s to %s", tp, list(current.replicas), list(new.target))
         gone = await self._topics.write_assignments(changes)
-        for topic_partition in [tp for tp in unneeded if tp.topic in gone]:
-            answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is gone."
-            del unneeded[topic_partition]
+        for tp in [tp for tp in unneeded if tp.topic in gone]:
+            answers[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is gone."
+            del unneeded[tp]
         await self._step(list(unneeded))
-        for topic_partition, replicas in unneeded.items():
-            self._stop(topic_partition, replicas)
+        for tp, replicas in unneeded.items():
+            self._stop(tp, replicas)
         return answers
 
     async def _step(self, partitions: Collection[TopicPartition]) -> None:
-        """Complete what can be completed; send the others to their replicas under a new leader epoch."""
+        """Complete the reassignments that can be; send the others to their replicas under a new leader epoch."""
         active = self._active
         open_ = await self._complete_where_possible(partitions)
-        for topic_partition in open_:
-            active.context.update_replica_states(topic_partition)
+        for tp in open_:
+            active.context.update_replica_states(tp)
         await self._machine.change(open_, elections.reassign(active.context, active.epoch), "reassignment")
 
     async def _complete_where_possible(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
@@ -197,42 +195,39 @@ class PartitionReassignments:
         await self._writer.refresh(partitions, self._active.on_state)
         ready: list[TopicPartition] = []
         waiting: list[TopicPartition] = []
-        for topic_partition in partitions:
-            state = context.states.get(topic_partition)
+        for tp in partitions:
+            state = context.states.get(tp)
             if state is None:
                 continue
-            target = set(state.assignment.target)
-            done = not state.assignment.is_being_reassigned or target <= set(state.isr)
-            (ready if done else waiting).append(topic_partition)
+            done = not state.assignment.is_being_reassigned or elections.is_in_sync(state.assignment.target, state)
+            (ready if done else waiting).append(tp)
         return waiting + await self._complete(ready) if ready else waiting
 
     async def _complete(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Steps 3 to 5; returns those for which no leader could be found in the target."""
+        """Steps 3 to 5; returns those whose target has no leader or left the ISR meanwhile."""
         active = self._active
         context = active.context
         before: dict[TopicPartition, PartitionAssignment] = {}
-        for topic_partition in partitions:
-            current = context.assignment(topic_partition)
+        for tp in partitions:
+            current = context.assignment(tp)
             assert current is not None
-            before[topic_partition] = current
-            self._set(topic_partition, PartitionAssignment(current.target))
-        outcome = await self._machine.change(
-            partitions, elections.elect_for_reassignment(context, active.epoch), "reassignment completed"
-        )
+            before[tp] = current
+            self._set(tp, PartitionAssignment(current.target))
+        reassigned = {tp for tp, old in before.items() if old.is_being_reassigned}
+        plan = elections.elect_for_reassignment(context, active.epoch, reassigned)
+        outcome = await self._machine.change(partitions, plan, "reassignment completed")
         refused: dict[TopicPartition, Refused] = outcome.refused
         changes: dict[str, dict[int, PartitionAssignment]] = {}
-        for topic_partition, old in before.items():
-            if topic_partition in refused:
-                log.warning("%s: reassignment waits: %s", topic_partition, refused[topic_partition].why)
-                self._set(topic_partition, old)
+        for tp, old in before.items():
+            if tp in refused:
+                log.warning("%s: reassignment waits: %s", tp, refused[tp].why)
+                self._set(tp, old)
                 continue
-            self._stop(topic_partition, old.removing)
-            context.update_replica_states(topic_partition)
+            self._stop(tp, old.removing)
+            context.update_replica_states(tp)
             if old.is_being_reassigned:
-                changes.setdefault(topic_partition.topic, {})[topic_partition.partition] = PartitionAssignment(
-                    old.target
-                )
-                log.info("%s: reassignment to %s completed", topic_partition, list(old.target))
+                changes.setdefault(tp.topic, {})[tp.partition] = PartitionAssignment(old.target)
+                log.info("%s: reassignment to %s completed", tp, list(old.target))
         # Removed replicas get StopReplica before the assignment is written, because a crash in between would otherwise
         # leave their logs behind for ever.
         active.flush()
@@ -245,29 +240,25 @@ class PartitionReassignments:
         )
         return list(refused)
 
-    def _set(self, topic_partition: TopicPartition, assignment: PartitionAssignment) -> None:
+    def _set(self, tp: TopicPartition, assignment: PartitionAssignment) -> None:
         context = self._active.context
-        topic = context.topics[topic_partition.topic]
+        topic = context.topics[tp.topic]
         value = topic.value()
-        context.put_topic(
-            topic.name,
-            type(value)(value.topic_id, {topic_partition.partition: assignment}),
-            topic.version,
-        )
+        context.put_topic(topic.name, type(value)(value.topic_id, {tp.partition: assignment}), topic.version)
 
-    def _stop(self, topic_partition: TopicPartition, replicas: Iterable[int]) -> None:
+    def _stop(self, tp: TopicPartition, replicas: Iterable[int]) -> None:
         """Tell removed replicas to delete their logs, without waiting for the answer."""
         context = self._active.context
-        leader_and_isr = context.states.get(topic_partition)
+        leader_and_isr = context.states.get(tp)
         for broker_id in replicas:
-            if context.replica_state(topic_partition, broker_id) is not ReplicaState.NON_EXISTENT:
+            if context.replica_state(tp, broker_id) is not ReplicaState.NON_EXISTENT:
                 for state in _REMOVAL:
-                    context.move_replica(topic_partition, broker_id, state)
+                    context.move_replica(tp, broker_id, state)
             epoch = -1 if leader_and_isr is None else leader_and_isr.leader_epoch
-            self._active.batch.add_stop_replica(broker_id, topic_partition, epoch, delete=True)
+            self._active.batch.add_stop_replica(broker_id, tp, epoch, delete=True)
 
     async def update_znode(self) -> None:
-        """Remove from ``/admin/reassign_partitions`` what is done, refused, or overridden."""
+        """Remove reassignments that are done, refused or overridden from ``/admin/reassign_partitions``."""
         active = self._active
         try:
             wanted = await active.stores.admin.reassign_partitions()
@@ -277,10 +268,10 @@ class PartitionReassignments:
             return
         context = active.context
         left = {}
-        for topic_partition, target in wanted.items():
-            current = context.assignment(topic_partition)
-            if current is not None and topic_partition in context.reassigning and current.target == target:
-                left[topic_partition] = target
+        for tp, target in wanted.items():
+            current = context.assignment(tp)
+            if current is not None and tp in context.reassigning and current.target == target:
+                left[tp] = target
         if left != wanted:
             data = encode_reassignment(left)
             write: Op = SetData(REASSIGN_PARTITIONS, data) if left else Delete(REASSIGN_PARTITIONS)

@@ -14,8 +14,8 @@ from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.controller import elections
 from kafkalite.controller.active_controller import ActiveController
 from kafkalite.controller.elections import Refused
-from kafkalite.controller.partition_states import PartitionState
 from kafkalite.controller.state_writer import StateWriter, StateWriteResult
+from kafkalite.controller.states import PartitionState
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 log = logging.getLogger(__name__)
@@ -34,25 +34,19 @@ class PartitionStateMachine:
         context = self._active.context
         states: list[LeaderAndIsr] = []
         tried = []
-        for topic_partition in partitions:
-            assignment = context.assignment(topic_partition)
-            if assignment is None or context.is_deleting(topic_partition):
+        for tp in partitions:
+            assignment = context.assignment(tp)
+            if assignment is None or context.is_deleting(tp):
                 continue
-            if topic_partition not in context.partition_states:
-                context.move_partition(topic_partition, PartitionState.NEW)
-            context.update_replica_states(topic_partition)
-            first = elections.first_state(
-                topic_partition,
-                assignment,
-                context,
-                self._active.epoch,
-                context.topic_id(topic_partition.topic),
-            )
+            if tp not in context.partition_states:
+                context.move_partition(tp, PartitionState.NEW)
+            context.update_replica_states(tp)
+            first = elections.first_state(tp, assignment, context, self._active.epoch, context.topic_id(tp.topic))
             if isinstance(first, Refused):
-                log.warning("%s: no first leader (%s): %s", topic_partition, reason, first.why)
+                log.warning("%s: no first leader (%s): %s", tp, reason, first.why)
             else:
                 states.append(first)
-                tried.append(topic_partition)
+                tried.append(tp)
         if not states:
             return
         created = await self._writer.create(states, reason)
@@ -69,9 +63,9 @@ class PartitionStateMachine:
         partitions = list(partitions)
         await self.drop_offline(partitions, reason)
         states = self._active.context.states
-        for topic_partition in partitions:
-            if topic_partition in states:
-                self._active.batch.add_partition(states[topic_partition])
+        for tp in partitions:
+            if tp in states:
+                self._active.batch.add_partition(states[tp])
 
     async def drop_offline(
         self, partitions: Iterable[TopicPartition], reason: str, registered_anew: Collection[int] = ()
@@ -87,12 +81,12 @@ class PartitionStateMachine:
         outcome = await self._writer.change(partitions, plan, reason)
         for state in outcome.changed.values():
             self._active.batch.add_partition(state)
-        for topic_partition in partitions:
-            if topic_partition in context.states:
-                # Of unchanged partitions, too: a replica may be gone, or back, without a change of leader and ISR.
-                context.update_partition_state(topic_partition)
-                context.update_replica_states(topic_partition)
-                self._warn_where_it_waits(topic_partition)
+        for tp in partitions:
+            if tp in context.states:
+                # Also of unchanged partitions: a replica may be gone, or back, without a change of leader and ISR.
+                context.update_partition_state(tp)
+                context.update_replica_states(tp)
+                self._warn_where_it_waits(tp)
         await self._unclean([tp for tp in partitions if tp in context.leaderless], reason)
         return outcome
 
@@ -106,7 +100,7 @@ class PartitionStateMachine:
     async def elect_offline(
         self, partitions: Iterable[TopicPartition], reason: str, unclean: bool = False
     ) -> StateWriteResult:
-        """Elect leaders where the leader is gone; ``unclean`` allows any online replica, though records may be lost."""
+        """Elect leaders if the leader is gone; ``unclean`` allows any online replica, although records may be lost."""
         context = self._active.context
         plan = elections.elect_offline(context, self._active.epoch, unclean)
         outcome = await self._writer.change(partitions, plan, reason)
@@ -124,20 +118,20 @@ class PartitionStateMachine:
         return outcome
 
     def _announce(self, outcome: StateWriteResult) -> None:
-        for topic_partition, state in outcome.changed.items():
-            self._active.context.update_partition_state(topic_partition)
+        for tp, state in outcome.changed.items():
+            self._active.context.update_partition_state(tp)
             self._active.batch.add_partition(state)
 
-    def _warn_where_it_waits(self, topic_partition: TopicPartition) -> None:
+    def _warn_where_it_waits(self, tp: TopicPartition) -> None:
         """Warn of a partition without a leader that waits for an absent member of its ISR, which has all records."""
         context = self._active.context
-        state = context.states[topic_partition]
-        gone = [replica for replica in state.isr if not context.is_reachable(replica, topic_partition)]
+        state = context.states[tp]
+        gone = [replica for replica in state.isr if not context.is_reachable(replica, tp)]
         if state.leader == NO_LEADER and gone and len(gone) < len(state.isr):
             log.warning(
                 "%s: waits for broker %s, because the others of its ISR %s started uncleanly and may lack records; "
                 "start that broker, or elect with kafka-leader-election --election-type unclean and accept the loss",
-                topic_partition,
+                tp,
                 " or ".join(map(str, gone)),
                 list(state.isr),
             )
@@ -151,8 +145,8 @@ class PartitionStateMachine:
         allowing = [tp for tp in candidates if allowed[tp.topic]]
         if allowing:
             outcome = await self.elect_offline(allowing, f"{reason}, unclean", unclean=True)
-            for topic_partition in outcome.changed:
-                log.warning("%s: unclean leader election, records may be lost", topic_partition)
+            for tp in outcome.changed:
+                log.warning("%s: unclean leader election, records may be lost", tp)
 
     async def _allows_unclean(self, topic: str) -> bool:
         try:

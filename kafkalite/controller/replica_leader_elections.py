@@ -33,9 +33,9 @@ def imbalanced(context: ControllerContext, percentage: int) -> list[TopicPartiti
     Pure; replicas that are not online and topics that are being deleted do not count.
     """
     preferred: dict[int, list[TopicPartition]] = {}
-    for topic_partition, state in context.states.items():
-        if state.replicas and not context.is_deleting(topic_partition):
-            preferred.setdefault(state.replicas[0], []).append(topic_partition)
+    for tp, state in context.states.items():
+        if state.replicas and not context.is_deleting(tp):
+            preferred.setdefault(state.replicas[0], []).append(tp)
     wanted: list[TopicPartition] = []
     for broker_id, partitions in sorted(preferred.items()):
         elsewhere = [tp for tp in partitions if context.states[tp].leader != broker_id]
@@ -62,28 +62,25 @@ class ReplicaLeaderElections:
         context = self._active.context
         answers: dict[TopicPartition, Answer] = {}
         electable = []
-        for topic_partition in context.states if partitions is None else partitions:
-            state = context.states.get(topic_partition)
-            if context.is_deleting(topic_partition):
-                answers[topic_partition] = ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted"
+        for tp in context.states if partitions is None else partitions:
+            state = context.states.get(tp)
+            if context.is_deleting(tp):
+                answers[tp] = ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted"
             elif state is None:
-                answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
-            elif self._needs_election(election, topic_partition):
-                electable.append(topic_partition)
+                answers[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+            elif self._needs_election(election, tp):
+                electable.append(tp)
             elif partitions is not None:
-                answers[topic_partition] = (
-                    ErrorCode.ELECTION_NOT_NEEDED,
-                    f"Leader election not needed for partition {topic_partition}.",
-                )
+                answers[tp] = (ErrorCode.ELECTION_NOT_NEEDED, f"Leader election not needed for partition {tp}.")
         answers.update(await self._run(election, electable, "asked for"))
         return answers
 
-    def _needs_election(self, election: ElectionType, topic_partition: TopicPartition) -> bool:
+    def _needs_election(self, election: ElectionType, tp: TopicPartition) -> bool:
         context = self._active.context
-        state = context.states[topic_partition]
+        state = context.states[tp]
         if election == "preferred":
             return state.leader != state.replicas[0]
-        return state.leader == NO_LEADER or not context.is_online(state.leader, topic_partition)
+        return state.leader == NO_LEADER or not context.is_online(state.leader, tp)
 
     async def _run(
         self, election: ElectionType, partitions: Collection[TopicPartition], reason: str
@@ -98,9 +95,9 @@ class ReplicaLeaderElections:
             outcome = await self._machine.elect_offline(partitions, why, unclean=True)
             failed = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
         answers: dict[TopicPartition, Answer] = dict.fromkeys(partitions, (ErrorCode.NONE, ""))
-        for topic_partition, refused in outcome.refused.items():
-            log.warning("%s: %s election, %s: %s", topic_partition, election, reason, refused.why)
-            answers[topic_partition] = failed, f"Failed to elect leader for partition {topic_partition}: {refused.why}"
+        for tp, refused in outcome.refused.items():
+            log.warning("%s: %s election, %s: %s", tp, election, reason, refused.why)
+            answers[tp] = failed, f"Failed to elect leader for partition {tp}: {refused.why}"
         return answers
 
     async def from_znode(self) -> None:
@@ -120,11 +117,11 @@ class ReplicaLeaderElections:
 
     def _valid(self, wanted: Iterable[TopicPartition]) -> Iterable[TopicPartition]:
         context = self._active.context
-        for topic_partition in wanted:
-            if topic_partition not in context.states or context.is_deleting(topic_partition):
-                log.warning("%s: no election, there is no such partition or it is being deleted", topic_partition)
+        for tp in wanted:
+            if tp not in context.states or context.is_deleting(tp):
+                log.warning("%s: no election, there is no such partition or it is being deleted", tp)
             else:
-                yield topic_partition
+                yield tp
 
     async def rebalance(self) -> None:
         """Give leaderships back to preferred replicas, unless a reassignment is in progress."""

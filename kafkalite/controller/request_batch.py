@@ -41,18 +41,18 @@ class ControllerBrokerRequestBatch:
 
     def add_partition(self, state: LeaderAndIsr) -> None:
         """LeaderAndIsr to every reachable replica, and UpdateMetadata to every broker."""
-        topic_partition = state.topic_partition
+        tp = state.topic_partition
         for broker_id in state.replicas:
-            if self._context.is_reachable(broker_id, topic_partition):
+            if self._context.is_reachable(broker_id, tp):
                 self.add_leader_and_isr(broker_id, state)
         self.add_update_metadata(state)
 
     def add_leader_and_isr(self, broker_id: int, state: LeaderAndIsr) -> None:
         """LeaderAndIsr to one broker."""
-        topic_partition = state.topic_partition
-        self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = state
+        tp = state.topic_partition
+        self._leader_and_isr.setdefault(broker_id, {})[tp] = state
         if broker_id in self._stops:
-            self._stops[broker_id].pop(topic_partition, None)
+            self._stops[broker_id].pop(tp, None)
 
     def add_update_metadata(self, state: LeaderAndIsr) -> None:
         """UpdateMetadata to every broker."""
@@ -68,24 +68,20 @@ class ControllerBrokerRequestBatch:
         self._all_metadata_to.update(broker_ids)
         self._metadata_to.update(broker_ids)
 
-    def add_stop_replica(
-        self, broker_id: int, topic_partition: TopicPartition, leader_epoch: int, delete: bool
-    ) -> None:
+    def add_stop_replica(self, broker_id: int, tp: TopicPartition, leader_epoch: int, delete: bool) -> None:
         """StopReplica to one broker, if it is registered."""
         if broker_id not in self._context.brokers:
             return
-        stop = StopReplicaPartitionState(
-            topic_partition, leader_epoch, delete, self._context.topic_id(topic_partition.topic)
-        )
-        self._stops.setdefault(broker_id, {})[topic_partition] = stop
+        stop = StopReplicaPartitionState(tp, leader_epoch, delete, self._context.topic_id(tp.topic))
+        self._stops.setdefault(broker_id, {})[tp] = stop
         if broker_id in self._leader_and_isr:
-            self._leader_and_isr[broker_id].pop(topic_partition, None)
+            self._leader_and_isr[broker_id].pop(tp, None)
 
     def add_topic_deletion(self, topic: str) -> None:
         """UpdateMetadata with the deletion of ``topic``; its topic id keeps a later topic of the same name safe."""
         deletion = LeaderAndIsr(topic, 0, self._context.topic_id(topic), LEADER_DURING_DELETE)
-        for topic_partition in [tp for tp in self._metadata if tp.topic == topic]:
-            del self._metadata[topic_partition]
+        for tp in [tp for tp in self._metadata if tp.topic == topic]:
+            del self._metadata[tp]
         self.add_update_metadata(deletion)
 
     def take(self) -> list[tuple[Broker, ControlRequest]]:

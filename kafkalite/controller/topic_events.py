@@ -18,7 +18,7 @@ from kafkalite.controller.partition_state_machine import PartitionStateMachine
 from kafkalite.controller.state_writer import StateWriter
 from kafkalite.zk.stores.controller import ops_set_assignment
 from kafkalite.zk.zk_client import BadVersionError, Delete, NoNodeError, ZkError, ZnodeStat
-from kafkalite.zk.znodes.notifications import ISR_CHANGES
+from kafkalite.zk.znodes.admin import ISR_CHANGES
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class TopicEvents:
         await self.write_assignments(changes)
 
     async def write_assignments(self, changes: Mapping[str, Mapping[int, PartitionAssignment]]) -> set[str]:
-        """Write changed assignments, keeping what others wrote meanwhile; returns the topics that are gone."""
+        """Write changed assignments, and keep partitions that a tool has added; returns the topics that are gone."""
         context = self._active.context
         pending = dict(changes)
         gone: set[str] = set()
@@ -95,7 +95,8 @@ class TopicEvents:
                     raise result
             if not stale:
                 return gone
-            # A tool added partitions: they are written along, and the event that the watch has queued elects for them.
+            # A tool has added partitions. The next attempt writes them too, and the event that the watch has queued
+            # elects their leaders.
             for name, (assignment, version) in (await self._active.stores.topics.assignments(stale)).items():
                 topic = context.topics[name]
                 if assignment.topic_id not in (None, topic.topic_id):
@@ -106,13 +107,18 @@ class TopicEvents:
         raise ZkError("", f"assignments of {', '.join(pending)} keep changing")
 
     async def partitions_modified(self, name: str) -> None:
-        """Elect for partitions that were added to a topic; a topic with another id is another topic."""
+        """Elect leaders of partitions that were added to a topic. A topic with another id replaces the one known."""
         active = self._active
         context = active.context
         found = await active.stores.topics.assignment(name, active.on_topic)
         active.check()
         topic = context.topics.get(name)
-        if found is None or topic is None:
+        if topic is None:
+            return
+        if found is None:
+            # Remove it now, because the next list of topics may contain a new topic of the same name.
+            log.info("topic %s is gone from ZooKeeper", name)
+            context.remove_topic(name)
             return
         assignment, version = found
         if assignment.topic_id is not None and topic.topic_id not in (ZERO_UUID, assignment.topic_id):
@@ -145,20 +151,19 @@ class TopicEvents:
             await self._machine.create(sorted(new), "new partitions")
 
     async def isr_changed(self) -> list[TopicPartition]:
-        """Read the states that leaders have changed, and send them as metadata; returns those partitions."""
+        """Read the states that leaders have changed, and send them to all brokers; returns their partitions."""
         active = self._active
         names, partitions = await active.stores.notifications.isr_changes(active.watch(IsrChange()))
         active.check()
         partitions = [tp for tp in partitions if tp in active.context.states]
         await self._writer.refresh(partitions)
-        for topic_partition in partitions:
-            state = active.context.states.get(topic_partition)
+        for tp in partitions:
+            state = active.context.states.get(tp)
             if state is not None:
                 if log.isEnabledFor(logging.DEBUG):
-                    log.debug("%s: isr is now %s", topic_partition, list(state.isr))
+                    log.debug("%s: isr is now %s", tp, list(state.isr))
                 active.batch.add_update_metadata(state)
-        # A leader may have added a replica to the ISR whose broker failed, or restarted uncleanly, meanwhile: the
-        # controller removes it.
+        # Remove replicas whose broker failed or restarted uncleanly while their leader added them to the ISR.
         dead = [
             tp
             for tp, state in ((tp, active.context.states.get(tp)) for tp in partitions)

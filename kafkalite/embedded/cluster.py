@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from kafkalite.common.errors import StartupError
 from kafkalite.embedded.probe import wait_for_brokers
 from kafkalite.embedded.processes import ServerProcess, free_ports, is_free
+from kafkalite.embedded.security import ADMIN, BROKERS, CLIENTS, ClusterSecurity
 from kafkalite.embedded.state import (
     STOP_TIMEOUT,
     ZOOKEEPER_PID_FILE,
@@ -27,9 +29,13 @@ from kafkalite.embedded.state import (
     write_state,
     zookeeper_port,
 )
+from kafkalite.embedded.whole_files import write_private
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
+from kafkalite.embedded.zookeeper_relay import ZooKeeperRelay
+from kafkalite.spark.client.config import ClientConfig
 
 HOST = "127.0.0.1"
+CHROOT = "kafka"
 START_TIMEOUT = 60.0
 
 Launcher = Callable[[Path], "list[str]"]
@@ -45,9 +51,11 @@ class LocalCluster:
     """Brokers 1…N and their ZooKeeper in ``directory``.
 
     ``zookeeper`` is the connection string of a running ZooKeeper; without it the cluster has an embedded one.
-    Broker N listens on ``port_base + N - 1`` (its control plane ``brokers`` higher); 0: free ports. ``overrides``
-    go to every broker's ``server.properties``; ``environment`` to every broker process. A ``detached``
-    cluster outlives the process that started it; otherwise its ZooKeeper ends with the thread that started it.
+    Broker N listens on ``port_base + N - 1``; 0: free ports. ``overrides`` go to every broker's
+    ``server.properties``; ``environment`` to every broker process. With ``security`` the cluster is secured: only users
+    of it can log in. A ``relayed`` one has a process between its brokers and ZooKeeper, which can cut them off. A
+    ``detached`` cluster outlives the process that started it; otherwise its ZooKeeper ends with the
+    thread that started it.
     """
 
     def __init__(
@@ -61,15 +69,24 @@ class LocalCluster:
         launcher: Launcher = kafkalite_launcher,
         environment: Mapping[str, str] | None = None,
         detached: bool = False,
+        security: ClusterSecurity | None = None,
+        metrics: bool = False,
+        relayed: bool = False,
     ) -> None:
         self.directory = directory.absolute()
         self.overrides = dict(overrides or {})
         self._launcher = launcher
         self._environment = environment
         self._detached = detached
+        self.security = security
+        """How the brokers and ZooKeeper are secured; ``None``: they are open to all."""
+        self._inside_ports: dict[int, int] = {}
+        self._relayed = relayed
+        self._relay: ZooKeeperRelay | None = None
         self._embedded: EmbeddedZooKeeper | None = None
         self._zookeeper = zookeeper
         self._ports = self._choose_ports(brokers, port_base)
+        self._metrics_ports = self._choose_metrics_ports() if metrics else {}
         self._processes: dict[int, ServerProcess] = {}
         self._broker_overrides: dict[int, dict[str, str]] = {}
         self.is_ready = False
@@ -86,10 +103,10 @@ class LocalCluster:
         if state is None:
             raise StartupError(f"no cluster in {directory}")
         brokers = read_brokers(directory)
-        cluster = cls(directory, 0, zookeeper=str(state["zookeeper"]), detached=True)
-        # A broker that is started again registers its new control plane's port with ZooKeeper.
-        controls = free_ports(len(brokers))
-        cluster._ports = {each.id: (each.port, control) for each, control in zip(brokers, controls, strict=True)}
+        security = ClusterSecurity.find(directory)
+        cluster = cls(directory, 0, zookeeper=str(state["zookeeper"]), detached=True, security=security)
+        cluster._ports = {each.id: each.port for each in brokers}
+        cluster._metrics_ports = {each.id: urlsplit(each.metrics).port or 0 for each in brokers if each.metrics}
         cluster._processes = {each.id: broker_process(each) for each in brokers}
         cluster.is_ready = True
         return cluster
@@ -113,7 +130,7 @@ class LocalCluster:
             return self._zookeeper
         if self._embedded is None:
             raise StartupError("the cluster's ZooKeeper has not been started")
-        return self._embedded.connect_string
+        return zookeeper_connect(self._embedded, self.security)
 
     @property
     def embedded_zookeeper(self) -> EmbeddedZooKeeper:
@@ -124,7 +141,7 @@ class LocalCluster:
 
     def address(self, broker_id: int) -> str:
         """``host:port`` of one broker."""
-        return f"{HOST}:{self._ports[broker_id][0]}"
+        return f"{HOST}:{self._ports[broker_id]}"
 
     def pid(self, broker_id: int) -> int:
         """The process id of ``broker_id``, now or when it ran last."""
@@ -143,6 +160,15 @@ class LocalCluster:
         """The broker's output."""
         return self.broker_dir(broker_id) / "broker.log"
 
+    def metrics(self, broker_id: int) -> str | None:
+        """Address of the page with the broker's metrics; ``None`` where it serves none."""
+        port = self._metrics_ports.get(broker_id)
+        return None if port is None else f"{self._metrics_scheme}://{HOST}:{port}/metrics"
+
+    @property
+    def _metrics_scheme(self) -> str:
+        return "http" if self.security is None else "https"
+
     # Start and end
 
     def start(self, timeout: float = START_TIMEOUT) -> None:
@@ -153,6 +179,8 @@ class LocalCluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
             self.start_zookeeper()
+            if self._relayed:
+                self._relay = ZooKeeperRelay.start(self.directory, self.zookeeper)
             for broker_id in self.broker_ids:
                 self.start_broker(broker_id, wait=False)
             self.wait_ready(timeout)
@@ -163,13 +191,24 @@ class LocalCluster:
         self.is_ready = True
 
     def start_zookeeper(self) -> None:
-        """Start the embedded ZooKeeper on its old port and data; does nothing if the cluster was given one."""
-        if self._zookeeper is not None:
-            return
+        """Start the embedded ZooKeeper on its old port and data, unless the cluster was given one.
+
+        The users of a secured cluster are written into it, because no broker lets them in before.
+        """
+        if self._zookeeper is None:
+            self._start_embedded_zookeeper()
+        if self.security is not None:
+            # Here, because it imports kazoo and Twisted, which an open cluster's programs need not load.
+            from kafkalite.embedded.users import register_users
+
+            register_users(self.zookeeper, self.security.credentials(), self.security.zookeeper_security())
+
+    def _start_embedded_zookeeper(self) -> None:
         if self._embedded is None:
             port = zookeeper_port(self.directory)
-            self._embedded = EmbeddedZooKeeper(
+            self._embedded = embedded_zookeeper(
                 self.directory / "zookeeper",
+                self.security,
                 port if port and is_free(port) else free_ports(1)[0],
                 die_with_parent=not self._detached,
             )
@@ -226,6 +265,8 @@ class LocalCluster:
         for broker_id in self.broker_ids:
             if broker_id in self._processes:
                 self.stop_broker(broker_id, timeout)
+        if self._relay is not None:
+            self._relay.stop()
         if self._embedded is not None:
             self._embedded.stop()
             (self.directory / ZOOKEEPER_PID_FILE).unlink(missing_ok=True)
@@ -234,6 +275,8 @@ class LocalCluster:
         """Kill all processes at once, because the data are not needed any more."""
         for process in self._processes.values():
             process.kill()
+        if self._relay is not None:
+            self._relay.kill()
         if self._embedded is not None:
             self._embedded.kill()
 
@@ -268,48 +311,104 @@ class LocalCluster:
         """Write ``cluster.json``, once every broker has been started."""
         if set(self._processes) == set(self._ports):
             brokers = [
-                BrokerAddress(i, HOST, self._ports[i][0], self.pid(i), str(self.broker_dir(i))) for i in self.broker_ids
+                BrokerAddress(i, HOST, self._ports[i], self.pid(i), str(self.broker_dir(i)), self.metrics(i))
+                for i in self.broker_ids
             ]
-            write_state(self.directory, self.zookeeper, brokers)
+            logins = None if self.security is None else self.security.logins()
+            write_state(self.directory, self.zookeeper, brokers, logins)
 
     # Inside
 
-    def _choose_ports(self, brokers: int, port_base: int) -> dict[int, tuple[int, int]]:
+    def _choose_ports(self, brokers: int, port_base: int) -> dict[int, int]:
         if port_base:
-            return {n + 1: (port_base + n, port_base + brokers + n) for n in range(brokers)}
-        known = {broker.id: broker for broker in read_brokers(self.directory)}
-        fresh = iter(free_ports(2 * brokers))
-        ports = {}
-        for broker_id in range(1, brokers + 1):
-            port, control = next(fresh), next(fresh)
-            broker = known.get(broker_id)
-            ports[broker_id] = (broker.port if broker is not None and is_free(broker.port) else port, control)
-        return ports
+            return {n + 1: port_base + n for n in range(brokers)}
+        former = {broker.id: broker.port for broker in read_brokers(self.directory)}
+        return _former_or_free(range(1, brokers + 1), former)
+
+    def _choose_metrics_ports(self) -> dict[int, int]:
+        former = {broker.id: urlsplit(broker.metrics or "").port for broker in read_brokers(self.directory)}
+        return _former_or_free(self.broker_ids, former)
 
     def _write_properties(self, broker_id: int) -> Path:
         directory = self.broker_dir(broker_id)
         directory.mkdir(parents=True, exist_ok=True)
-        port, control = self._ports[broker_id]
+        metrics_port = self._metrics_ports.get(broker_id)
         properties = {
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLPLANE://{HOST}:{control}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLPLANE:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "control.plane.listener.name": "CONTROLPLANE",
+            **(self._open_listeners(broker_id) if self.security is None else self._secured(self.security, broker_id)),
             "log.dirs": str(directory / "data"),
-            "zookeeper.connect": self.zookeeper,
+            "zookeeper.connect": self.zookeeper if self._relay is None else self._relay.connect,
             # The last brokers of a cluster that stops have no broker to hand over to, so they should not retry long.
             "controlled.shutdown.retry.backoff.ms": "500",
+            **({} if metrics_port is None else {"metrics.listener": f"{self._metrics_scheme}://{HOST}:{metrics_port}"}),
             **self.overrides,
             **self._broker_overrides.get(broker_id, {}),
         }
         path = directory / "server.properties"
-        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        # Private always, because any override may be a password.
+        write_private(path, "".join(f"{name}={value}\n" for name, value in properties.items()))
         return path
 
     def _wait_broker(self, broker_id: int, expected: set[int], timeout: float) -> None:
         process = self._processes[broker_id]
-        wait_for_brokers([(HOST, self._ports[broker_id][0])], expected, timeout, keep_waiting=process.is_alive)
+        wait_for_brokers(
+            [(HOST, self._ports[broker_id])], expected, timeout, keep_waiting=process.is_alive, client=self._admin()
+        )
+
+    def _open_listeners(self, broker_id: int) -> dict[str, str]:
+        return {
+            "listeners": f"PLAINTEXT://{self.address(broker_id)}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+
+    def _secured(self, security: ClusterSecurity, broker_id: int) -> dict[str, str]:
+        # The other brokers have a port of their own, because they log in by certificates.
+        if broker_id not in self._inside_ports:
+            [self._inside_ports[broker_id]] = free_ports(1)
+        inside = f"{HOST}:{self._inside_ports[broker_id]}"
+        return {
+            "listeners": f"{CLIENTS}://{self.address(broker_id)},{BROKERS}://{inside}",
+            **security.broker_properties(broker_id),
+        }
+
+    def _admin(self) -> ClientConfig | None:
+        return None if self.security is None else self.security.client_config(ADMIN)
+
+
+def _former_or_free(broker_ids: Sequence[int], former: Mapping[int, int | None]) -> dict[int, int]:
+    """A port for each broker: the one that it had before, where that is free, else any free one."""
+    ports = {}
+    for broker_id, free in zip(broker_ids, free_ports(len(broker_ids)), strict=True):
+        port = former.get(broker_id)
+        ports[broker_id] = port if port and is_free(port) else free
+    return ports
+
+
+def embedded_zookeeper(
+    directory: Path,
+    security: ClusterSecurity | None,
+    port: int = 0,
+    *,
+    die_with_parent: bool = True,
+    properties: Mapping[str, str] | None = None,
+) -> EmbeddedZooKeeper:
+    """The ZooKeeper of a cluster; with ``security`` it serves TLS alone."""
+    if security is None:
+        return EmbeddedZooKeeper(directory, port, die_with_parent=die_with_parent, properties=properties)
+    secured = {**security.zookeeper_properties(), **(properties or {})}
+    tls = security.zookeeper_client()
+    # ZooKeeper's own files have the users' credentials.
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return EmbeddedZooKeeper(directory, port, die_with_parent=die_with_parent, properties=secured, tls=tls)
+
+
+def zookeeper_connect(server: EmbeddedZooKeeper, security: ClusterSecurity | None) -> str:
+    """The connection string of a cluster's own ZooKeeper.
+
+    A secured cluster has a chroot, because the root of a ZooKeeper's tree is open to all its clients.
+    """
+    return server.connect_string if security is None else f"{server.connect_string}/{CHROOT}"
 
 
 def _tail(path: Path, lines: int = 5) -> str:

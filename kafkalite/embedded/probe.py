@@ -1,21 +1,27 @@
 """One small request to a broker: which brokers are in the cluster? Needs no client library and no group.
 
-Answers to: ``kafka.tools.BrokerApiVersionsCommand`` in purpose (does the broker answer?). A codec and one plain socket.
+Answers to: ``kafka.tools.BrokerApiVersionsCommand`` in purpose (does the broker answer?). Blocking shell.
 """
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkalite.common.errors import StartupError
+from kafkalite.network.blocking_client import BlockingConnection
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import decode_response
+from kafkalite.protocol.errors import ProtocolError
+from kafkalite.spark.client.config import ClientConfig
+from kafkalite.spark.client.connection import SparkConnection
+from kafkalite.spark.client.errors import KafkaClientError
 
-METADATA = 3
 METADATA_VERSION = 1
 """The first version whose answer has the controller; every broker since 0.10 serves it."""
+NO_TOPICS = bytes(4)
+"""An empty array of topics."""
 
 POLL_INTERVAL = 0.02
 REQUEST_TIMEOUT = 2.0
@@ -29,15 +35,18 @@ class ClusterView:
     controller: int
 
 
-def ask(host: str, port: int, timeout: float = REQUEST_TIMEOUT) -> ClusterView:
-    """The cluster as the broker at ``host:port`` sees it. ``OSError`` if it does not answer in time."""
-    client = b"probe"
-    body = struct.pack(f">hhih{len(client)}si", METADATA, METADATA_VERSION, 1, len(client), client, 0)
-    with socket.create_connection((host, port), timeout=timeout) as connection:
-        connection.settimeout(timeout)
-        connection.sendall(struct.pack(">i", len(body)) + body)
-        (size,) = struct.unpack(">i", _read(connection, 4))
-        return _decode(_read(connection, size))
+def ask(host: str, port: int, timeout: float = REQUEST_TIMEOUT, client: ClientConfig | None = None) -> ClusterView:
+    """The cluster as the broker at ``host:port`` sees it. ``OSError`` if no broker answers there in time.
+
+    A broker that is not open to all is asked as ``client`` says.
+    """
+    if client is not None:
+        return _ask_as(client, host, port, timeout)
+    with BlockingConnection.open(host, port, "probe", timeout) as connection:
+        try:
+            return _view(connection.call(ApiKey.METADATA, METADATA_VERSION, NO_TOPICS))
+        except ProtocolError as error:
+            raise OSError(f"no Kafka broker answers at {host}:{port}: {error}") from None
 
 
 def wait_for_brokers(
@@ -45,6 +54,7 @@ def wait_for_brokers(
     expected: set[int],
     timeout: float,
     keep_waiting: Callable[[], bool] = lambda: True,
+    client: ClientConfig | None = None,
 ) -> None:
     """Wait until each of ``addresses`` answers with exactly the brokers ``expected`` and a live controller.
 
@@ -55,7 +65,7 @@ def wait_for_brokers(
         last = "no answer"
         while True:
             try:
-                view = ask(host, port)
+                view = ask(host, port, client=client)
                 if set(view.brokers) == expected and view.controller in expected:
                     break
                 last = f"brokers {sorted(view.brokers)}, controller {view.controller}"
@@ -68,28 +78,18 @@ def wait_for_brokers(
             time.sleep(POLL_INTERVAL)
 
 
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            raise ConnectionError("connection closed by the broker")
-        data += piece
-    return bytes(data)
+def _ask_as(client: ClientConfig, host: str, port: int, timeout: float) -> ClusterView:
+    limit = round(timeout * 1000)
+    try:
+        connection = SparkConnection(host, port, replace(client, connection_timeout_ms=limit, request_timeout_ms=limit))
+        try:
+            return _view(connection.send(ApiKey.METADATA, METADATA_VERSION, NO_TOPICS))
+        finally:
+            connection.close()
+    except (KafkaClientError, ProtocolError) as error:
+        raise OSError(f"no Kafka broker answers at {host}:{port}: {error}") from None
 
 
-def _decode(frame: bytes) -> ClusterView:
-    position = 4
-    (count,) = struct.unpack_from(">i", frame, position)
-    position += 4
-    brokers: dict[int, tuple[str, int]] = {}
-    for _ in range(count):
-        broker_id, length = struct.unpack_from(">ih", frame, position)
-        position += 6
-        host = frame[position : position + length].decode()
-        position += length
-        (port, rack_length) = struct.unpack_from(">ih", frame, position)
-        position += 6 + max(rack_length, 0)
-        brokers[broker_id] = (host, port)
-    (controller,) = struct.unpack_from(">i", frame, position)
-    return ClusterView(brokers, controller)
+def _view(body: memoryview) -> ClusterView:
+    answer = decode_response(ApiKey.METADATA, METADATA_VERSION, body)
+    return ClusterView({broker.node_id: (broker.host, broker.port) for broker in answer.brokers}, answer.controller_id)

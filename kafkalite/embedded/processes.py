@@ -31,17 +31,17 @@ _claimed: set[int] = set()
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """``count`` different ports of ``host`` on which nothing listens.
 
-    While this process lives, no other process of this user gets one of them here, even if nothing listens on it yet or
-    any more: so two clusters that start at once, and a broker that is down for a while, keep their ports. Raises
+    While this process lives, this function gives none of them to another process of this user, even while nothing
+    listens on it, so that two clusters that start at once, and a broker that is down, keep their ports. Raises
     :class:`StartupError` if all ports are taken.
     """
     ports: list[int] = []
-    chance = random.SystemRandom()
+    rng = random.SystemRandom()
     choice = server_ports()
     for _ in range(20 * len(choice)):
         if len(ports) == count:
             return ports
-        port = chance.choice(choice)
+        port = rng.choice(choice)
         if is_free(port, host) and _claim(port):
             ports.append(port)
     raise StartupError(f"no free port on {host} between {choice.start} and {choice.stop}")
@@ -60,7 +60,7 @@ def server_ports(ephemeral: Path = EPHEMERAL_PORTS) -> range:
 
 
 def _claim(port: int) -> bool:
-    # One byte of a file for each port, locked until this process ends, in any way.
+    # One byte of a file for each port. The kernel releases the lock when this process ends, also if it is killed.
     if port in _claimed:
         return False
     try:

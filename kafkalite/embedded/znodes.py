@@ -1,4 +1,4 @@
-"""Reads znodes from outside of a broker, in one short session, on the guardian's plain socket.
+"""Reads znodes from outside of a broker, in one short session, on the guardian's blocking socket.
 
 Answers to: ``bin/zookeeper-shell.sh … get``. Plain blocking sockets, no reactor. Brokers use
 ``zk/kazoo_client``; this client serves programs that watch a cluster (the demo, tests) and must not disturb it.
@@ -11,9 +11,12 @@ from collections.abc import Iterable
 from types import TracebackType
 
 from kafkalite.broker import guardian_process
+from kafkalite.zk.session_security import ZkSecurity
 
 GET_DATA, GET_CHILDREN, CLOSE = 4, 8, -11
 NO_NODE = -101
+_REFUSED = (-102, -115, -124)
+"""The znode's list does not let the client, or the server lets no client in that has not logged in."""
 _OWNER_IN_STAT = 4 * 8 + 3 * 4
 """The field after czxid, mzxid, ctime, mtime, version, cversion and aversion."""
 SESSION_TIMEOUT_MS = 10000
@@ -21,16 +24,18 @@ SOCKET_TIMEOUT = 10.0
 
 
 class ZnodeReader:
-    """A session that only reads. Raises ``OSError`` if ZooKeeper does not answer."""
+    """A session that only reads. ``security``: of the connection. Raises ``OSError`` if ZooKeeper does not answer."""
 
-    def __init__(self, connect: str) -> None:
+    def __init__(self, connect: str, security: ZkSecurity | None = None) -> None:
         _, slash, chroot = connect.partition("/")
         self._chroot = slash + chroot if chroot else ""
         self._xid = 0
-        self._servers = guardian_process.connections(connect)
+        self._servers = guardian_process.connections(connect, security)
         for connection in self._servers:
             try:
                 guardian_process.attach(connection, 0, b"", SESSION_TIMEOUT_MS)
+                if security is not None:
+                    guardian_process.show_identity(connection, security)
             except OSError:
                 continue
             connection.settimeout(SOCKET_TIMEOUT)
@@ -92,6 +97,8 @@ class ZnodeReader:
         _, _, error = struct.unpack_from(">iqi", answer)
         if error == NO_NODE:
             return None
+        if error in _REFUSED:
+            raise OSError(f"ZooKeeper does not let this client read {path}")
         if error:
             raise OSError(f"ZooKeeper answered error {error} for {path}")
         return answer[16:]
@@ -100,7 +107,7 @@ class ZnodeReader:
         self._connection.sendall(struct.pack(">i", len(payload)) + payload)
 
 
-def read_znodes(connect: str, paths: Iterable[str]) -> dict[str, bytes]:
+def read_znodes(connect: str, paths: Iterable[str], security: ZkSecurity | None = None) -> dict[str, bytes]:
     """The data of those of ``paths`` that exist."""
-    with ZnodeReader(connect) as reader:
+    with ZnodeReader(connect, security) as reader:
         return {path: data for path in paths if (data := reader.get(path)) is not None}

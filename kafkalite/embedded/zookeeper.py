@@ -5,11 +5,13 @@ Answers to: ``kafka.zk.EmbeddedZookeeper`` and ``bin/zookeeper-server-start.sh``
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -18,8 +20,11 @@ from pathlib import Path
 
 from kafkalite.common.errors import StartupError
 from kafkalite.embedded.processes import free_ports
+from kafkalite.embedded.whole_files import write_private
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_SASL_PROVIDER = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+_LOGIN_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _JVM = ("-Xmx256m", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
 _NEEDED = ("zookeeper", "slf4j-api", "netty", "metrics-core", "snappy-java", "commons-", "jline", "logback", "log4j")
 _DEBIAN = Path("/usr/share/java")
@@ -50,7 +55,9 @@ class EmbeddedZooKeeper:
     """One ZooKeeper server with its data in ``directory``; a later start there continues with the data.
 
     ``port`` 0 takes a free one, which later starts of the same object keep. ``die_with_parent``: the server ends when
-    the thread that started it ends, in any way. ``properties`` are added to ``zoo.cfg``.
+    the thread that started it ends, in any way. ``properties`` are added to ``zoo.cfg``. With ``tls``, the context of a
+    client that the server admits, ``port`` serves TLS alone, as ``properties`` say. ``logins``: users, with their
+    passwords, who may log in by SASL (DIGEST-MD5).
     """
 
     def __init__(
@@ -62,6 +69,8 @@ class EmbeddedZooKeeper:
         tick_ms: int = 200,
         die_with_parent: bool = True,
         properties: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        logins: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = Path(directory)
         self.host = host
@@ -70,6 +79,8 @@ class EmbeddedZooKeeper:
         self._tick_ms = tick_ms
         self._die_with_parent = die_with_parent
         self._properties = dict(properties or {})
+        self._tls = tls
+        self._logins = dict(logins or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -84,18 +95,18 @@ class EmbeddedZooKeeper:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process exists."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def log_file(self) -> Path:
-        """Where the server writes its warnings."""
+        """The file with the server's warnings."""
         return self.directory / "zookeeper.log"
 
     @property
     def mode(self) -> str:
         """``standalone``, ``leader`` or ``follower``; empty while it does not serve."""
-        for line in four_letter_word(self.host, self.port, b"srvr").decode().splitlines():
+        for line in four_letter_word(self.host, self.port, b"srvr", tls=self._tls).decode().splitlines():
             if line.startswith("Mode: "):
                 return line.removeprefix("Mode: ")
         return ""
@@ -118,7 +129,7 @@ class EmbeddedZooKeeper:
                 self.wait_ready(timeout)
                 return self
             except StartupError:
-                # another process may have taken the port that was free a moment ago
+                # Try again, because another process may have taken the port that was free a moment ago.
                 if not self._chosen or "Address already in use" not in self._log_tail() or attempt == 2:
                     raise
         raise AssertionError("unreachable")
@@ -145,7 +156,7 @@ class EmbeddedZooKeeper:
         raise StartupError(f"ZooKeeper {what}; see {self.log_file}: {last[0]}")
 
     def stop(self, timeout: float = 10.0) -> None:
-        """End the server in order; its data stay."""
+        """End the server by SIGTERM; its data stay."""
         if self._process is None:
             return
         if self.running:
@@ -170,7 +181,7 @@ class EmbeddedZooKeeper:
             self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on after :meth:`pause`."""
+        """Continue after :meth:`pause`."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
 
@@ -185,8 +196,7 @@ class EmbeddedZooKeeper:
         data.mkdir(parents=True, exist_ok=True)
         config = {
             "dataDir": str(data.resolve()),
-            "clientPort": str(self.port),
-            "clientPortAddress": self.host,
+            **self._address(),
             "tickTime": str(self._tick_ms),
             "minSessionTimeout": "400",
             "maxSessionTimeout": "120000",
@@ -195,10 +205,12 @@ class EmbeddedZooKeeper:
             "4lw.commands.whitelist": "srvr,ruok,mntr,stat,cons,wchs,dump",
             "autopurge.snapRetainCount": "3",
             "autopurge.purgeInterval": "1",
+            **({"authProvider.sasl": _SASL_PROVIDER} if self._logins else {}),
             **self._properties,
         }
         config_file = self.directory / "zoo.cfg"
-        config_file.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+        # Private, because the properties of TLS have the passwords of key stores.
+        write_private(config_file, "".join(f"{key}={value}\n" for key, value in config.items()))
         logging_file = self.directory / "log4j2.properties"
         logging_file.write_text(_LOGGING)
         command = [
@@ -208,6 +220,7 @@ class EmbeddedZooKeeper:
             "-Dlog4j2.disableJmx=true",
             "-Dzookeeper.jmx.log4j.disable=true",
             "-Dzookeeper.preAllocSize=4096",
+            *self._login_options(),
             "-cp",
             classpath,
             _MAIN,
@@ -228,6 +241,19 @@ class EmbeddedZooKeeper:
                 start_new_session=True,
             )
 
+    def _login_options(self) -> list[str]:
+        if not self._logins:
+            return []
+        users = "".join(f'\n    user_{user}="{password}"' for user, password in self._logins.items())
+        file = self.directory / "jaas.conf"
+        write_private(file, f"Server {{\n    {_LOGIN_MODULE} required{users};\n}};\n")
+        return [f"-Djava.security.auth.login.config={file.resolve()}"]
+
+    def _address(self) -> dict[str, str]:
+        if self._tls is None:
+            return {"clientPort": str(self.port), "clientPortAddress": self.host}
+        return {"secureClientPort": str(self.port), "secureClientPortAddress": self.host}
+
     def _log_tail(self) -> str:
         try:
             return self.log_file.read_bytes()[-4000:].decode("utf-8", "replace")
@@ -235,10 +261,15 @@ class EmbeddedZooKeeper:
             return ""
 
 
-def four_letter_word(host: str, port: int, word: bytes, timeout: float = 2.0) -> bytes:
-    """A server's answer to ``srvr``, ``ruok`` and the like; nothing where it does not answer."""
+def four_letter_word(
+    host: str, port: int, word: bytes, timeout: float = 2.0, tls: ssl.SSLContext | None = None
+) -> bytes:
+    """A server's answer to ``srvr``, ``ruok`` and the like; nothing where it does not answer. ``tls``: by TLS."""
     try:
-        with socket.create_connection((host, port), timeout) as connection:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((host, port), timeout))
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=host))
             connection.sendall(word)
             parts = []
             while part := connection.recv(65536):
@@ -279,5 +310,5 @@ def _candidates() -> Iterator[Path]:
 
 
 def _wanted(name: str) -> bool:
-    # PySpark's folder has hundreds of jars, some of natives that are of no use here
+    # Only the needed ones, because PySpark's folder has hundreds of jars, some of them with native libraries.
     return name.startswith(_NEEDED) and "tcnative" not in name and "osx" not in name and "windows" not in name

@@ -1,4 +1,4 @@
-"""What the logs do beside their work: flushes, checkpoints and deletions, off the reactor.
+"""Flushes, checkpoints and deletions of files, in other threads than the reactor's.
 
 Answers to: ``kafka.log.LogManager``'s scheduled tasks. Deterministic.
 """
@@ -12,23 +12,24 @@ from collections.abc import Callable, Sequence
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.tasks import Executor, Future, spawn
 from kafkalite.log.file_system import PASSING, FileSystem
-from kafkalite.log.log import Log
+from kafkalite.log.log import Log, LogServices
 
 log = logging.getLogger(__name__)
 
 
 class Flusher:
-    """Forces logs to the disk in another thread, one after the other; a log that is asked for twice is flushed once."""
+    """Forces logs to the disk in another thread, one after the other; a log that waits twice is flushed once."""
 
-    def __init__(self, executor: Executor, failed: Callable[[str, OSError], None]) -> None:
+    def __init__(self, executor: Executor, failed: Callable[[str, OSError], None], services: LogServices) -> None:
         self._executor = executor
         self._failed = failed
+        self._services = services
         self._waiting: dict[Log, None] = {}
         self._running = False
 
-    def put(self, asked: Log) -> None:
-        """Flush ``asked`` soon: its closed segments, or all of it where its settings say so."""
-        self._waiting[asked] = None
+    def put(self, dirty: Log) -> None:
+        """Flush ``dirty`` soon: its closed segments, and the active one if ``flush.messages`` or ``flush.ms`` asks."""
+        self._waiting[dirty] = None
         if not self._running:
             self._running = True
             spawn(self._run(), "flushing logs")
@@ -43,12 +44,14 @@ class Flusher:
             self._running = False
 
     async def flush(self, current: Log) -> None:
-        """Flush one log; the failure of its directory is told, not raised."""
-        late = current.unflushed >= current.config.flush_messages or current.flush_is_due
-        up_to = None if late else current.segments.active.base_offset
+        """Flush one log; ``failed`` is called if its directory fails, nothing is raised."""
+        with_active = current.unflushed >= current.config.flush_messages or current.flush_is_due
+        up_to = None if with_active else current.segments.active.base_offset
         try:
             while (work := current.prepare_flush(up_to)) is not None:
+                began = self._services.clock.monotonic()
                 await self._executor.run(work.run)
+                self._services.flush_times.add(self._services.clock.monotonic() - began)
                 current.flushed(work)
         except OSError as error:
             self._failed(current.log_dir, error)
@@ -59,7 +62,7 @@ class Flusher:
 class CheckpointWriter:
     """Writes small files of one directory in another thread, the newest text of each, never two at once.
 
-    :meth:`write_now` is for what must not be wrong on the disk even for a moment.
+    :meth:`write_now` is for checkpoints that must be lowered on the disk before the log changes.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class CheckpointWriter:
         return name in self._written and name not in self._waiting
 
     def write_now(self, name: str, data: bytes) -> None:
-        """Replace the file ``name`` before this returns; older texts that are on their way no longer count.
+        """Replace the file ``name`` before this returns; an older text that still waits is not written any more.
 
         Blocks for one small synchronous write. Raises ``OSError``; the file may then be the old or the new one.
         """
@@ -127,7 +130,7 @@ class CheckpointWriter:
         except OSError as error:
             self._waiting.clear()
             if error.errno in PASSING:
-                # An old checkpoint is only less exact; the next one comes in a few seconds.
+                # An old checkpoint is valid but less exact, and the next write comes within seconds.
                 log.warning("checkpoints in %s were not written: %s", self._log_dir, error)
             else:
                 self._failed(self._log_dir, error)
@@ -139,7 +142,7 @@ class CheckpointWriter:
 
 
 class Deleter:
-    """Removes files and folders in another thread, after a delay. What a shutdown forestalls, the next start does."""
+    """Removes files and folders in another thread, after a delay. The next start removes those left at a shutdown."""
 
     def __init__(self, fs: FileSystem, clock: Clock, executor: Executor) -> None:
         self._fs = fs
@@ -171,7 +174,7 @@ class Deleter:
                 log.warning("%s could not be removed: %s", path, error)
 
     def close(self) -> None:
-        """Forget what is not due yet."""
+        """Cancel the removals that are not due yet."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -189,34 +192,8 @@ class FolderSyncer:
         """Sync ``folder``, which is in ``log_dir``, soon."""
 
         def failed(error: BaseException) -> None:
-            # A folder that was deleted meanwhile needs nothing.
+            # A folder that has been deleted needs no sync.
             if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
                 self._failed(log_dir, error)
 
         spawn(self._executor.run(self._fs.sync_dir, folder), f"renames in {folder}", failed)
-
-
-class Periodic:
-    """Calls on a clock, again and again, until closed."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._timers: dict[str, Timer] = {}
-
-    def every(self, name: str, seconds: float, call: Callable[[], object], first: float | None = None) -> None:
-        """Make ``call`` every ``seconds``, for the first time after ``first``; a failure is logged."""
-
-        def due() -> None:
-            self._timers[name] = self._clock.call_later(seconds, due)
-            try:
-                call()
-            except Exception:
-                log.exception("%s failed", name)
-
-        self._timers[name] = self._clock.call_later(seconds if first is None else first, due)
-
-    def close(self) -> None:
-        """No more calls."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()

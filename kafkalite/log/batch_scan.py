@@ -23,6 +23,7 @@ from kafkalite.record.batch import (
 _CHUNK = 4096
 _RECOVERY_CHUNK = 1 << 20
 _START = struct.Struct(">qiiBIhi")
+"""Of a batch of magic 2: base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
 _LENGTH = struct.Struct(">i")
 
 
@@ -33,15 +34,15 @@ def find_batch(fs: FileSystem, fd: int, position: int, end: int, offset: int) ->
     """
     chunk = b""
     chunk_start = position
-    while position + HEADER_SIZE <= end or position + LEGACY_MIN_SIZE[0] <= end:
+    while position + LEGACY_MIN_SIZE[0] <= end:
         at = position - chunk_start
         if at + _START.size > len(chunk):
             chunk = fs.pread(fd, min(_CHUNK, end - position), position)
             chunk_start, at = position, 0
-            if len(chunk) < LOG_OVERHEAD + 14:
+            if len(chunk) < LEGACY_MIN_SIZE[0]:
                 return None
             if len(chunk) < _START.size:
-                # A message of format 0 or 1 may be shorter than what is unpacked; zeros do no harm.
+                # A message of magic 0 or 1 may be shorter than ``_START``. Only magic 2 uses the bytes added here.
                 chunk = chunk.ljust(_START.size, b"\0")
         base, length, _, magic, _, _, delta = _START.unpack_from(chunk, at)
         last = base + delta if magic >= 2 else base
@@ -54,7 +55,7 @@ def find_batch(fs: FileSystem, fd: int, position: int, end: int, offset: int) ->
 
 
 def begins_batch(fs: FileSystem, fd: int, position: int, end: int, lowest: int, highest: int) -> bool:
-    """Whether there is a whole batch at ``position`` whose base offset lies in between, as far as its header tells."""
+    """Whether the header at ``position`` is one of a whole batch with a base offset from ``lowest`` to ``highest``."""
     if not 0 <= position <= end - LEGACY_MIN_SIZE[0]:
         return False
     base, length, _, magic, *_ = _START.unpack(fs.pread(fd, _START.size, position).ljust(_START.size, b"\0"))
@@ -62,7 +63,7 @@ def begins_batch(fs: FileSystem, fd: int, position: int, end: int, lowest: int, 
 
 
 def is_unfinished(fs: FileSystem, fd: int, position: int, end: int) -> bool:
-    """Whether from ``position`` to ``end`` there is the beginning of one batch, as a killed process leaves its last."""
+    """Whether the bytes from ``position`` to ``end`` are the beginning of one batch, which a killed process left."""
     remaining = end - position
     if remaining < LOG_OVERHEAD:
         return True

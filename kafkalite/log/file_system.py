@@ -23,9 +23,9 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers after which a directory is full, not broken."""
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 PASSING = (*DISK_FULL, *NO_DESCRIPTORS, errno.ENOMEM)
-"""Error numbers that say nothing of the disk itself: the work is refused, the directory stays."""
+"""Error numbers that do not mean a broken disk: the operation is refused, the directory stays online."""
 NOT_THE_DISK = (errno.ENAMETOOLONG, errno.EINVAL)
-"""Error numbers of a name that no file system takes, where a name has just been given."""
+"""Error numbers of a file name that the file system refuses."""
 
 
 class LogDirFailure(ApiError):  # noqa: N818
@@ -157,7 +157,7 @@ class FileSystem:
             os.rmdir(path)
 
     def lock(self, path: str) -> int | None:
-        """Take the lock file at ``path``, as Java's file locks do; ``None`` where somebody has it."""
+        """Take the lock file at ``path``, as Java's file locks do; ``None`` if another process holds it."""
         name = os.path.realpath(path)
         # The operating system knows one owner a process; within the process we have to know ourselves.
         if name in _LOCKED:
@@ -204,9 +204,6 @@ class FileSystem:
         self.rename(temporary, path)
         if sync:
             self.sync_dir(os.path.dirname(path))
-
-
-OsFileSystem = FileSystem
 
 
 class File:

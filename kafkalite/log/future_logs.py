@@ -3,10 +3,10 @@
 Answers to: the ``futureLogs`` of ``kafka.log.LogManager``, ``maybeReplaceCurrentWithFutureReplica`` of
 ``kafka.cluster.Partition`` and the fetching of ``kafka.server.ReplicaAlterLogDirsThread``. Deterministic.
 
-A copy may be behind its log, and after a truncation or a crash ahead of it or beside it: each step begins by cutting
-the copy to what both have in common. Before it takes the log's place all of it is on the disk, as far as the log is,
-with a note of the directory that it came from. Where the broker ends between the renaming of the two folders, the note
-says at the next start which of the two stays.
+A copy may be behind its log, and after a truncation or a crash it may be ahead or differ. Therefore each step first
+truncates the copy to the part that both have in common. Before the copy replaces the log, it is flushed as far as the
+log is, with a note of the directory that it came from. If the broker stops between the renames of the two folders, the
+note tells the next start which of the two to keep.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Executor
 from kafkalite.common.types import TopicPartition, random_uuid
 from kafkalite.log.file_system import PASSING
-from kafkalite.log.log import Log
+from kafkalite.log.log import Log, LogServices
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.partition_folder import MAX_NAME, MOVED_FROM, dir_name, future_dir_name
-from kafkalite.log.services import LogServices
 from kafkalite.log.values import ReadInfo
 
 Make = Callable[[TopicPartition, str, str, LogConfig], Log]
@@ -84,7 +83,7 @@ class FutureLogs:
     # -- copying
 
     async def copy(self, topic_partition: TopicPartition, max_bytes: int) -> int:
-        """Copy on, about ``max_bytes`` or one batch; returns the bytes, 0 where there is nothing to be copied now.
+        """Copy about ``max_bytes`` or one batch; returns the bytes, 0 if the copy has reached the end of the log.
 
         Raises ``ApiError``, ``LogDirFailure`` where one of the two directories has failed.
         """
@@ -106,7 +105,7 @@ class FutureLogs:
                 or self.logs.get(topic_partition) is not future
                 or current.cuts != cuts
             ):
-                # What was read may be in the log no more.
+                # Discard the bytes, because they may no longer be in the log.
                 return len(data)
             _take_epochs(current, future, reached)
             copied = future.append_replicated(memoryview(data)).size
@@ -149,7 +148,7 @@ class FutureLogs:
             await self._executor.run(fs.write_file, f"{future.dir}/{MOVED_FROM}", origin)
         except OSError as error:
             if self.logs.get(topic_partition) is not future:
-                # Given up meanwhile: the folder has another name, or is gone.
+                # The copy was given up during the wait: its folder has been renamed or removed.
                 return
             if error.errno in PASSING:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{future.dir}: {error.strerror}") from error

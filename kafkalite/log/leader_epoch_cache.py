@@ -13,8 +13,8 @@ from __future__ import annotations
 import bisect
 import logging
 
-from kafkalite.log.checkpoints import CheckpointError, decode_lines, encode_lines
 from kafkalite.log.file_system import DISK_FULL
+from kafkalite.log.log_dir_files import CheckpointError, decode_lines, encode_lines
 from kafkalite.log.partition_folder import LEADER_EPOCH_CHECKPOINT, Folder
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,8 @@ class LeaderEpochCache:
     def doubt_from(self, offset: int) -> None:
         """Forget entries that begin at or after ``offset``, until :meth:`recover` meets their batches.
 
-        After a crash the file may be older than the log, or newer, or name an epoch that another's batches follow.
+        After a crash the file may be older or newer than the log, or name an epoch whose batches were replaced by
+        another leader's.
         """
         at = bisect.bisect_left(self._starts, offset)
         self._doubtful = dict(zip(self._epochs[at:], self._starts[at:], strict=True))
@@ -107,7 +108,7 @@ class LeaderEpochCache:
             # An epoch that this replica has not seen yet.
             return -1, -1
         if at == 0:
-            # All known epochs are later: what was asked for ended where the first of them began.
+            # All known epochs are later, so the requested epoch ended where the first of them begins.
             return epoch, self._starts[0]
         return self._epochs[at - 1], self._starts[at]
 
@@ -151,7 +152,7 @@ class LeaderEpochCache:
         try:
             self._replace_file()
         except OSError as error:
-            # What is in memory is right, and the batches have it too; the next change or flush writes it again.
+            # Continue, because memory and the batches have the epochs; the next change or flush writes the file again.
             if error.errno not in DISK_FULL:
                 raise
             log.warning("%s was not written: %s", self.path, error)

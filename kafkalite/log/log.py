@@ -5,37 +5,59 @@ Answers to: ``kafka.log.{UnifiedLog,LocalLog}``. Deterministic.
 
 from __future__ import annotations
 
+import random
 import struct
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.recent_times import RecentTimes
 from kafkalite.common.types import Buffer, FileRegion, TopicPartition
-from kafkalite.log.append_tail import APPENDS, HOT_BYTES, AppendTail
-from kafkalite.log.cleaner.swap import swap_in
-from kafkalite.log.flushing import FlushWork
+from kafkalite.log.file_system import File, FilePool, FileSystem
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalite.log.log_segments import LogSegments
-from kafkalite.log.partition_folder import PARTITION_METADATA, SNAPSHOT_SUFFIX, Folder
-from kafkalite.log.partition_metadata import encode_partition_metadata
+from kafkalite.log.partition_folder import (
+    CLEANED_SUFFIX,
+    PARTITION_METADATA,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    Folder,
+    encode_partition_metadata,
+)
 from kafkalite.log.producer_entry import BatchMetadata
 from kafkalite.log.producer_state import ProducerStateManager, Staged
 from kafkalite.log.recovery import rebuild_producers
-from kafkalite.log.retention import deletable_segments
-from kafkalite.log.services import LogServices
 from kafkalite.log.storage_guard import StorageGuard
-from kafkalite.log.timestamp_lookup import find_by_timestamp, find_max_timestamp, find_offsets_before
 from kafkalite.log.values import AbortedTxn, AppendInfo, ReadInfo, TimestampOffset, UnexpectedAppendOffsetError
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, iter_headers
 from kafkalite.record.validator import ValidationConfig, validate_for_leader
 
 _FLUSHED_AT_ONCE = 64
 """Segments of one flush: after an unclean start many may wait, and each of them needs open files."""
+_APPENDS = 32
+"""How many ends of appends are remembered; twice as many at most."""
+_HOT_BYTES = 8 << 20
+"""Bytes at the end of a log that are taken to be in the page cache without asking the system."""
 _LENGTH = struct.Struct(">i")
+
+
+@dataclass(slots=True, eq=False)
+class LogServices:
+    """What all logs of a broker share. ``producer_expiration_ms``: ``producer.id.expiration.ms``, which may change."""
+
+    fs: FileSystem
+    clock: Clock
+    producer_expiration_ms: int
+    pool: FilePool = field(default_factory=lambda: FilePool(64))
+    rng: random.Random = field(default_factory=random.Random)
+    flush_times: RecentTimes = field(default_factory=RecentTimes)
+    """Of the flushes of all logs."""
 
 
 class LogState(NamedTuple):
@@ -49,11 +71,81 @@ class LogState(NamedTuple):
     recovery_point: int
 
 
+class AppendTail:
+    """Offsets at which appends to the active segment ended → positions in its file.
+
+    Fetches at the end of a log are answered from it, without an index. Kafka looks the position up.
+    """
+
+    __slots__ = ("hot_from", "latest", "older")
+
+    def __init__(self, size: int) -> None:
+        self.hot_from = size
+        """From here on this process has written the active segment."""
+        self.latest: dict[int, int] = {}
+        """The last :data:`_APPENDS` appends at most. The end of the log is here, if anything was appended."""
+        self.older: dict[int, int] = {}
+        """As many before those."""
+
+    def turn_over(self) -> None:
+        """:attr:`latest` is full: it becomes :attr:`older`."""
+        self.older = self.latest
+        self.latest = {}
+
+    def new_segment(self) -> None:
+        """The active segment is a new one."""
+        self.latest = {}
+        self.older = {}
+        self.hot_from = 0
+
+    def truncated(self, size: int) -> None:
+        """The active segment ends at ``size``."""
+        self.latest = {}
+        self.older = {}
+        self.hot_from = min(self.hot_from, size)
+
+
+@dataclass(slots=True, eq=False)
+class FlushWork:
+    """Files to be forced to the disk so that everything below ``end`` is there.
+
+    ``files`` are segments and their indexes, ``small_files`` the paths of what is replaced as a whole (epochs,
+    snapshots), ``folders`` the folders that name them. ``cuts`` counts the truncations that the log had seen: after
+    one more, ``end`` may stand for other batches. ``epoch_changes`` counts the changes of the epoch file;
+    ``snapshots`` are the producer snapshots among the small files, by offset.
+    """
+
+    fs: FileSystem
+    folders: list[str]
+    files: list[File]
+    small_files: list[str]
+    end: int
+    cuts: int
+    epoch_changes: int
+    snapshots: list[int]
+
+    def run(self) -> None:
+        """Do it; touches nothing of the log itself. Raises ``OSError``."""
+        for file in self.files:
+            self.fs.fsync(file.fd)
+        for path in self.small_files:
+            # The folder may have been renamed or removed since, or the snapshot removed: there is nothing to be kept.
+            with suppress(FileNotFoundError):
+                fd = self.fs.open(path)
+                try:
+                    self.fs.fsync(fd)
+                finally:
+                    self.fs.close(fd)
+        for folder in self.folders:
+            with suppress(FileNotFoundError):
+                self.fs.sync_dir(folder)
+
+
 class LogOwner(Protocol):
-    """What a log asks of the one that holds all logs of a broker: ``kafkalite.log.log_manager.LogManager``."""
+    """What a log asks of the holder of all logs of a broker, ``kafkalite.log.log_manager.LogManager``."""
 
     def directory_failed(self, log_dir: str, error: OSError) -> None:
-        """``log_dir`` is of no more use."""
+        """``log_dir`` can no longer be used."""
 
     def flush_later(self, log: Log) -> None:
         """Force the closed segments of ``log`` to the disk, soon; all of it where its settings say so."""
@@ -146,7 +238,7 @@ class Log:
 
     @property
     def cuts(self) -> int:
-        """How often the log was truncated: what was read before a truncation may be in it no more."""
+        """How often the log was truncated: records that were read before a truncation may no longer be in the log."""
         return self._cuts
 
     @property
@@ -156,7 +248,7 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a reader of committed transactions has to stop."""
+        """Where a consumer with ``isolation.level=read_committed`` has to stop."""
         unstable = self.producer_state.first_unstable_offset
         return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
 
@@ -188,11 +280,12 @@ class Log:
     def append_as_leader(
         self, records: memoryview, leader_epoch: int, now_ms: int, *, from_client: bool = True
     ) -> AppendInfo:
-        """Give offsets to what a producer sent, and write it; ``records`` is patched in place where writable.
+        """Give offsets to a producer's batches and write them; ``records`` is patched in place where writable.
 
-        ``from_client`` is off for what brokers write themselves (markers of transactions). Raises :class:`ApiError`:
-        what validation refuses, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, RECORD_LIST_TOO_LARGE,
-        KAFKA_STORAGE_ERROR. A batch that was appended before is answered with its first offsets.
+        ``from_client`` is off for batches that brokers write (markers of transactions). A batch that was appended
+        before is not written again; the result has the offsets of the first append. Raises :class:`ApiError`: the
+        errors of ``validate_for_leader``, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, NOT_LEADER_OR_FOLLOWER
+        (a batch before it is missing and comes again), RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
         if self._storage.broken:
             raise self._storage.closed_error()
@@ -213,11 +306,14 @@ class Log:
                 or entry.producer_epoch != header.producer_epoch
                 or entry.current_txn_first_offset >= 0
                 or not entry.is_next(header.base_sequence)
+                or self.producer_state.is_refused(header.producer_id)
             ):
                 entry = None
-                staged = self._stage(headers, valid.buffer, from_client)
+                staged = self._stage(headers, valid.buffer, from_client, had_other_leader=leader_epoch > 0)
                 if staged is not None and staged.duplicate is not None:
-                    return self._duplicate(staged.duplicate, header, len(records), leader_epoch)
+                    # The flush of the first append may have been refused by a full disk.
+                    self._flush_if_due()
+                    return self._duplicate(staged.duplicate, len(records))
         last_offset = valid.last_offset
         size = len(valid.buffer)
         if size > self.config.segment_bytes:
@@ -231,20 +327,11 @@ class Log:
             entry.append_data(header)
         elif staged is not None:
             self._commit(staged)
-        return AppendInfo(
-            first_offset,
-            last_offset,
-            valid.log_append_time,
-            self.log_start_offset,
-            valid.max_timestamp,
-            valid.record_count,
-            size,
-            False,
-            leader_epoch,
-        )
+        self._flush_if_due()
+        return AppendInfo(first_offset, last_offset, valid.log_append_time, self.log_start_offset, size)
 
     def append_as_follower(self, records: memoryview) -> AppendInfo:
-        """Write what the leader sent: any number of batches, offsets as they are; a batch cut by the end is left out.
+        """Write batches of the leader with the offsets that they have; a batch that is cut at the end is left out.
 
         Raises ``ApiError(CORRUPT_MESSAGE)`` for a wrong CRC, :class:`UnexpectedAppendOffsetError` for batches below the
         log's end.
@@ -256,7 +343,6 @@ class Log:
         end = 0
         expected = self.log_end_offset
         max_timestamp = -1
-        count = 0
         known = True
         try:
             for position, header in iter_headers(records, allow_partial_tail=True):
@@ -270,14 +356,13 @@ class Log:
                     placed.append((position, header))
                 if header.leader_epoch != self.epochs.latest_epoch:
                     known = False
-                count += header.record_count
                 headers.append(header)
                 end = position + header.size
         except CorruptRecordError as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from None
         if not headers:
             leo = self.log_end_offset
-            return AppendInfo(leo, leo - 1, -1, self.log_start_offset, -1, 0, 0, False, -1)
+            return AppendInfo(leo, leo - 1, -1, self.log_start_offset, 0)
         buffer = records if end == len(records) else records[:end]
         staged = self.producer_state.stage(placed, records, from_client=False, checks=False) if placed else None
         now_ms = self._services.clock.time_ms()
@@ -288,9 +373,8 @@ class Log:
                     self.assign_epoch_start(header.leader_epoch, header.base_offset)
         if staged is not None:
             self._commit(staged)
-        first = headers[0].base_offset
-        start, epoch = self.log_start_offset, headers[-1].leader_epoch
-        return AppendInfo(first, expected - 1, -1, start, max_timestamp, count, end, False, epoch)
+        self._flush_if_due()
+        return AppendInfo(headers[0].base_offset, expected - 1, -1, self.log_start_offset, end)
 
     def append_replicated(self, records: memoryview) -> AppendInfo:
         """:meth:`append_as_follower`, also where an empty log is to begin in the middle of the first batch.
@@ -315,25 +399,25 @@ class Log:
             header.last_offset,
         )
 
-    def note_refusal(self, records: memoryview) -> None:
-        """The leader did not take ``records``, which their producer will send again."""
+    def note_refusal(self, records: memoryview, error: ErrorCode) -> None:
+        """``records`` were refused with ``error``, after which their producer sends them again."""
         with suppress(CorruptRecordError):
             for _, header in iter_headers(records):
-                self.producer_state.note_refusal(header)
+                self.producer_state.note_refusal(header, error)
 
-    def _stage(self, headers: list[BatchHeader], buffer: Buffer, from_client: bool) -> Staged | None:
+    def _stage(
+        self, headers: list[BatchHeader], buffer: Buffer, from_client: bool, *, had_other_leader: bool
+    ) -> Staged | None:
         placed = []
         position = 0
         for header in headers:
             placed.append((position, header))
             position += header.size
-        return self.producer_state.stage(placed, buffer, from_client=from_client)
+        return self.producer_state.stage(placed, buffer, from_client=from_client, had_other_leader=had_other_leader)
 
-    def _duplicate(self, batch: BatchMetadata, header: BatchHeader, size: int, leader_epoch: int) -> AppendInfo:
-        first, last, stamp = batch.first_offset, batch.last_offset, batch.timestamp
-        appended = stamp if self._validation.timestamp_type == 1 else -1
-        start = self.log_start_offset
-        return AppendInfo(first, last, appended, start, stamp, header.record_count, size, True, leader_epoch)
+    def _duplicate(self, batch: BatchMetadata, size: int) -> AppendInfo:
+        appended = batch.timestamp if self._validation.timestamp_type == 1 else -1
+        return AppendInfo(batch.first_offset, batch.last_offset, appended, self.log_start_offset, size)
 
     def _write(
         self,
@@ -357,7 +441,7 @@ class Log:
             ) or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
                 segment = self.roll(last_offset - MAX_RELATIVE_OFFSET)
             if config.flush_messages == 1:
-                # The flush below must not be refused for the epoch file once the batch is in the log.
+                # Now, because the flush must not be refused for the epoch file once the batch is in the log.
                 self.epochs.write_stale()
             segment.append(buffer, headers, config.index_interval_bytes)
         except OSError as error:
@@ -366,12 +450,20 @@ class Log:
             self._activated()
         end = last_offset + 1
         tail = self._tail
-        if len(tail.latest) >= APPENDS:
+        if len(tail.latest) >= _APPENDS:
             tail.turn_over()
         tail.latest[end] = segment.size
         self.log_end_offset = end
-        if end - self.recovery_point >= config.flush_messages:
-            if config.flush_messages == 1:
+
+    def _flush_if_due(self) -> None:
+        """Flush as ``flush.messages`` says: the last step of an append.
+
+        A flush raises the recovery point above the appended batches, and a start after lost power believes the leader
+        epochs and the index of aborted transactions below it. So both must have their entries before.
+        """
+        flush_messages = self.config.flush_messages
+        if self.log_end_offset - self.recovery_point >= flush_messages:
+            if flush_messages == 1:
                 # Every message on the disk before it is acknowledged: that cannot wait for another thread.
                 self.flush()
             else:
@@ -392,10 +484,10 @@ class Log:
     # -- reading
 
     def read(self, offset: int, max_bytes: int, upper_bound: int, min_one_message: bool) -> ReadInfo:
-        """Batches from the one that holds ``offset`` on, all of them below ``upper_bound``.
+        """Batches below ``upper_bound``, beginning with the batch that holds ``offset``.
 
-        At most ``max_bytes``, which may cut the last batch; with ``min_one_message`` the first batch comes whole
-        whatever its size. Raises ``ApiError(OFFSET_OUT_OF_RANGE)``.
+        At most ``max_bytes``, which may cut the last batch; with ``min_one_message`` the first batch is whole
+        regardless of its size. Raises ``ApiError(OFFSET_OUT_OF_RANGE)``.
         """
         end_offset = self.log_end_offset
         if offset > end_offset or offset < self.log_start_offset:
@@ -461,7 +553,6 @@ class Log:
         self, segment: LogSegment, offset: int, start: int, end: int, max_bytes: int, min_one_message: bool
     ) -> ReadInfo:
         count = end - start
-        incomplete = False
         if count <= 0:
             return ReadInfo(offset, None, 0)
         file = segment.file
@@ -469,20 +560,20 @@ class Log:
             file = segment.opened()
         segment.recently_used = True
         if count > max_bytes:
-            first = _LENGTH.unpack(self._services.fs.pread(file.fd, 4, start + 8))[0] + 12
-            if first > max_bytes and not min_one_message:
-                incomplete = True
-            count = min(count, max(max_bytes, first) if min_one_message else max(max_bytes, 0))
-            if not count:
-                return ReadInfo(offset, None, 0, incomplete)
-        hot = segment is self.segments.active and start >= self._tail.hot_from and segment.size - start <= HOT_BYTES
+            if min_one_message:
+                first = _LENGTH.unpack(self._services.fs.pread(file.fd, 4, start + 8))[0] + 12
+                max_bytes = max(max_bytes, first)
+            count = min(count, max_bytes)
+            if count <= 0:
+                return ReadInfo(offset, None, 0)
+        hot = segment is self.segments.active and start >= self._tail.hot_from and segment.size - start <= _HOT_BYTES
         cold = not hot and not self._services.fs.is_cached(file.fd, start, count)
-        return ReadInfo(offset, FileRegion(file.fd, start, count, file, cold), count, incomplete)
+        return ReadInfo(offset, FileRegion(file.fd, start, count, file, cold), count)
 
     # -- looking up
 
     def end_of_read(self, read: ReadInfo, upper: int) -> int:
-        """An offset, at most ``upper``, that nothing in ``read`` reaches, as near as the index knows."""
+        """An offset of at most ``upper`` that no batch in ``read`` reaches, as exact as the offset index is."""
         region = read.records
         for segment in self.segments.from_offset(read.offset):
             if region is not None and segment.file is region.owner:
@@ -508,16 +599,21 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is not below ``timestamp`` (milliseconds)."""
-        return self._storage.attempt(find_by_timestamp, self.segments, self.epochs, timestamp, self.log_start_offset)
+        return self._with_epoch(
+            self._storage.attempt(self.segments.find_by_timestamp, timestamp, self.log_start_offset)
+        )
 
     def offsets_before(self, timestamp: int, limit: int) -> list[int]:
         """Where segments last written by ``timestamp`` (-1: the end, -2: the beginning) start, newest first."""
         ends = self.log_start_offset, self.log_end_offset, self._services.clock.time_ms()
-        return self._storage.attempt(find_offsets_before, self.segments, timestamp, limit, *ends)
+        return self._storage.attempt(self.segments.offsets_before, timestamp, limit, *ends)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The record with the largest timestamp; ``None`` of an empty log."""
-        return self._storage.attempt(find_max_timestamp, self.segments, self.epochs)
+        return self._with_epoch(self._storage.attempt(self.segments.first_of_max_timestamp))
+
+    def _with_epoch(self, found: tuple[int, int] | None) -> TimestampOffset | None:
+        return None if found is None else TimestampOffset(*found, self.epochs.epoch_for(found[1]))
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch not above ``epoch``, and where it ended; (-1, -1) where that is not known."""
@@ -526,7 +622,7 @@ class Log:
     # -- deleting records and segments
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Give up what is below ``offset``; its files go with the next retention. Returns whether that was new.
+        """Raise the log start offset; the next retention removes the segments below. Returns whether it changed.
 
         Raises ``ApiError(OFFSET_OUT_OF_RANGE)`` above the high watermark.
         """
@@ -543,14 +639,12 @@ class Log:
         return True
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Remove what retention no longer keeps; returns how many segments went."""
+        """Remove the segments that are beyond retention; returns how many."""
         return self._storage.attempt(self._delete_old_segments, now_ms)
 
     def _delete_old_segments(self, now_ms: int) -> int:
         segments = self.segments
-        old = deletable_segments(
-            segments, self.config, self.log_start_offset, self.high_watermark, self.log_end_offset, now_ms
-        )
+        old = segments.deletable(self.config, self.log_start_offset, self.high_watermark, self.log_end_offset, now_ms)
         if not old:
             return 0
         if old[-1] is segments.active:
@@ -590,8 +684,8 @@ class Log:
     def recovery_point_after_cut(self, end: int) -> int:
         """The recovery point once everything at and above ``end`` is cut: the start of the segment that is shortened.
 
-        That its file is shorter has to be flushed, too. With the recovery point at ``end``, and the next segment
-        beginning there, neither a flush nor a recovery would look at it, and lost power could bring its old end back.
+        The shorter length of its file has to be flushed, too. If the recovery point were ``end`` and the next segment
+        began there, no flush and no recovery would look at the file, and lost power could restore its old end.
         """
         number = self.segments.floor_index(end)
         return min(self.recovery_point, self.segments[number].base_offset if number >= 0 else end)
@@ -604,7 +698,7 @@ class Log:
             segments.remove(segment)
             segment.remove_files()
         if above:
-            # Lost power must not bring them back behind batches that are written here anew.
+            # Sync the folder, because lost power could restore these files behind batches that are written after this.
             self._services.fs.sync_dir(self.dir)
         active = segments.active
         active.truncate_to(offset, now_ms)
@@ -654,7 +748,10 @@ class Log:
     def replace_segments(self, base_offset: int, size: int, suffixes: Sequence[str], replaces: Sequence[int]) -> None:
         """Put a compacted segment of ``size`` bytes, written under ``.cleaned`` names, in the place of others.
 
-        ``suffixes`` says which files it has. Raises ``ApiError(KAFKA_STORAGE_ERROR)``.
+        ``suffixes`` says which files it has. Raises ``ApiError(KAFKA_STORAGE_ERROR)``; some of the renames may then
+        have been done. A crash at any moment leaves either the old segments (the loader removes ``.cleaned`` files) or
+        the new one (the loader finishes ``.swap`` files). The old files are renamed and removed later, because readers
+        may still be sending from them.
         """
         segments = self.segments
         old = [segment for segment in segments.from_offset(base_offset) if segment.base_offset in replaces]
@@ -670,8 +767,21 @@ class Log:
             size=size,
             exists=frozenset(suffixes),
         )
-        gone = swap_in(self.segments, made, suffixes, old, self._folder, self.producer_state)
+        paths = [self._folder.file(base_offset, suffix) for suffix in suffixes]
+        self._rename_files(paths, CLEANED_SUFFIX, SWAP_SUFFIX)
+        gone: list[str] = []
+        for segment in old:
+            self.segments.remove(segment)
+            gone.extend(segment.mark_deleted())
+            if segment.base_offset != base_offset:
+                self.producer_state.remove_snapshot(segment.base_offset, gone.append)
+        self._rename_files(paths, SWAP_SUFFIX, "")
+        self.segments.add(made)
         self._owner.delete_later(gone, self.config.file_delete_delay_ms)
+
+    def _rename_files(self, paths: Sequence[str], old_suffix: str, new_suffix: str) -> None:
+        for path in paths:
+            self._services.fs.rename(path + old_suffix, path + new_suffix)
 
     # -- segments
 
@@ -684,7 +794,7 @@ class Log:
         self._roll_at = base + self.config.max_segment_ms - segment.roll_jitter_ms
 
     def roll(self, least_offset: int = 0) -> LogSegment:
-        """Close the active segment and begin another at the log's end (or ``least_offset``). Raises ``OSError``."""
+        """Close the active segment and begin a new one at the log's end or at ``least_offset``. Raises ``OSError``."""
         segments = self.segments
         active = segments.active
         base = max(self.log_end_offset, least_offset)
@@ -711,14 +821,6 @@ class Log:
         self._activated()
         return segment
 
-    def maybe_roll(self, now_ms: int) -> bool:
-        """Roll an active segment that is too old though nothing is appended; returns whether it was."""
-        segment = self.segments.active
-        if not segment.size or now_ms <= self._roll_at:
-            return False
-        self._storage.attempt(self.roll)
-        return True
-
     # -- flushing
 
     @property
@@ -734,13 +836,14 @@ class Log:
     def prepare_flush(self, up_to: int | None = None) -> FlushWork | None:
         """The next step towards everything below ``up_to`` (default: all, with the producer snapshots) on the disk.
 
-        ``None`` when it is there. The work may run in another thread; hand it to :meth:`flushed` and ask again.
+        ``None`` when all of it is there. The work may run in another thread. Call :meth:`flushed` with it afterwards,
+        and this method again until it returns ``None``.
         """
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         done = end <= self.recovery_point
         if up_to is None:
-            # A log that was cut to the start of its last segment has nothing above its recovery point, and yet lost
-            # power could bring the old end back.
+            # Flush after every truncation: a log that was cut to the start of its last segment has nothing above its
+            # recovery point, but lost power could restore the old end.
             done = done and not self.producer_state.unsynced and self._cuts == self._cuts_synced
         if done or self._storage.broken:
             return None
@@ -749,9 +852,11 @@ class Log:
     def _gather_flush(self, end: int) -> FlushWork:
         # Below the recovery point a start believes the file, so the file must name the epochs of what is flushed.
         self.epochs.write_stale()
+        # A segment that ends at the recovery point, too: it may have been closed after its last flush, and closing it
+        # writes its last index entries. A start would believe the indexes, and retention the largest timestamp in them.
         segments = [
             segment
-            for segment in self.segments.from_offset(self.recovery_point)
+            for segment in self.segments.from_offset(self.recovery_point - 1)
             if segment.base_offset < end or segment is self.segments.active
         ]
         if len(segments) > _FLUSHED_AT_ONCE:
@@ -763,15 +868,15 @@ class Log:
         small_files += [self._folder.file(offset, SNAPSHOT_SUFFIX) for offset in snapshots]
         folders = [self._folder.path]
         if not self._folder_synced:
-            # The folder itself may be new, and without its topic's id it might be taken for another topic's.
+            # Sync the folder and the topic id, because without the id a start takes the folder for any topic's.
             small_files.append(f"{self._folder.path}/{PARTITION_METADATA}")
             folders.append(self.log_dir)
         changes = self.epochs.changes
         return FlushWork(self._services.fs, folders, files, small_files, end, self._cuts, changes, snapshots)
 
     def flushed(self, work: FlushWork) -> None:
-        """``work`` has run: a recovery may begin where it ended."""
-        # What was cut meanwhile may have been written anew since, and that is not on the disk.
+        """``work`` has run: raise the recovery point to its end."""
+        # After a truncation during the flush, other batches may stand at these offsets, and they are not on the disk.
         if self._cuts == work.cuts:
             self.recovery_point = max(self.recovery_point, min(work.end, self.log_end_offset))
             self.producer_state.unsynced.difference_update(work.snapshots)
@@ -783,14 +888,16 @@ class Log:
     def flush(self, up_to: int | None = None) -> None:
         """Force everything below ``up_to`` (default: all) to the disk, here and now."""
         while (work := self.prepare_flush(up_to)) is not None:
-            # After an fsync that failed the page cache no longer tells what is on the disk: a full disk is no excuse.
+            # A failed fsync ends the directory even if the disk is full, because the page cache may have lost the data.
+            began = self._services.clock.monotonic()
             self._storage.call(work.run)
+            self._services.flush_times.add(self._services.clock.monotonic() - began)
             self.flushed(work)
 
     # -- failures
 
     def _write_failed(self, segment: LogSegment, error: OSError) -> ApiError:
-        """Cut what a failed write left. A full disk refuses this append only; anything else ends the directory."""
+        """Cut the bytes of a failed write. A full disk refuses this append only; other errors end the directory."""
         try:
             segment.undo_append()
         except OSError as second:
@@ -798,7 +905,7 @@ class Log:
         return self._storage.refused(error)
 
     def fail(self, error: OSError) -> ApiError:
-        """Give the log up and tell the manager; returns what to answer."""
+        """The log's directory has failed: tell the log manager. Returns the error for the client."""
         return self._storage.fail(error)
 
     def _directory_failed(self, error: OSError) -> None:
@@ -806,7 +913,7 @@ class Log:
         self._owner.directory_failed(self.log_dir, error)
 
     def mark_broken(self) -> None:
-        """Serve no more and keep no file open: the directory has failed, or the log was deleted or closed."""
+        """Refuse every call and close the files: the directory has failed, or the log was deleted or closed."""
         self._storage.broken = True
         for segment in self.segments:
             segment.release_all()
@@ -814,7 +921,7 @@ class Log:
     # -- life
 
     def set_topic_id(self, topic_id: uuid.UUID) -> None:
-        """Note to which topic the log belongs. Raises ``ApiError(INCONSISTENT_TOPIC_ID)`` where it is another's."""
+        """Store the topic id. Raises ``ApiError(INCONSISTENT_TOPIC_ID)`` if the log has another topic's id."""
         if self.topic_id == topic_id:
             return
         if self.topic_id is not None:
@@ -827,7 +934,7 @@ class Log:
         self.topic_id = topic_id
 
     def close(self) -> None:
-        """A clean end: a snapshot of the producers, complete indexes, files closed."""
+        """Close in order: write a snapshot of the producers, complete the indexes, close the files."""
         if self._storage.broken:
             return
         self._storage.call(self.producer_state.take_snapshot, self.log_end_offset)

@@ -1,35 +1,50 @@
-"""The configuration of one log, and the table of all topic configuration keys.
+"""The configuration of one log, the table of all topic configuration keys, and what the logs of a broker are told.
 
-Answers to: ``org.apache.kafka.storage.internals.log.LogConfig`` and
-``org.apache.kafka.common.config.TopicConfig``. Pure.
+Answers to: ``org.apache.kafka.storage.internals.log.{LogConfig,CleanerConfig}``,
+``org.apache.kafka.common.config.TopicConfig`` and the constructor arguments of ``kafka.log.LogManager``. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType
+from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType, ConfigValue, integer, number
 from kafkalite.common.errors import ConfigError
 
 LONG_MAX = (1 << 63) - 1
-INT_MAX = (1 << 31) - 1
 _HOUR_MS = 3_600_000
 
 
-def _throttled(value: Any) -> str | None:
+_THROTTLED = "* or a list of partition:broker pairs"
+
+
+def _throttled(value: ConfigValue) -> str | None:
     if value == ("*",):
         return None
+    assert isinstance(value, tuple)
     for element in value:
         parts = element.split(":")
         if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
-            return "* or a list of partition:broker pairs"
+            return _THROTTLED
     return None
 
 
-def _key(name: str, kind: ConfigType, default: Any, broker_key: str, doc: str, **limits: Any) -> ConfigKey:
-    return ConfigKey(name, kind, default, doc, broker_key=broker_key, **limits)
+def _key(
+    name: str,
+    kind: ConfigType,
+    default: ConfigValue,
+    broker_key: str,
+    doc: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+    check: Callable[[ConfigValue], str | None] | None = None,
+    allowed: str = "",
+) -> ConfigKey:
+    limits = (minimum, maximum, choices)
+    return ConfigKey(name, kind, default, doc, *limits, broker_key=broker_key, check=check, allowed=allowed)
 
 
 _B, _D, _I, _L, _LIST, _S = (
@@ -63,11 +78,11 @@ TOPIC_CONFIGS = ConfigDef(
         _key("flush.ms", _L, LONG_MAX, "log.flush.interval.ms",
              "Force the log to disk after this many milliseconds.", minimum=0),
         _key("follower.replication.throttled.replicas", _LIST, (), "",
-             "Replicas that are throttled on the follower's side.", check=_throttled),
+             "Replicas that are throttled on the follower's side.", check=_throttled, allowed=_THROTTLED),
         _key("index.interval.bytes", _I, 4096, "log.index.interval.bytes",
              "Bytes of log between two index entries.", minimum=0),
         _key("leader.replication.throttled.replicas", _LIST, (), "",
-             "Replicas that are throttled on the leader's side.", check=_throttled),
+             "Replicas that are throttled on the leader's side.", check=_throttled, allowed=_THROTTLED),
         _key("local.retention.bytes", _L, -2, "log.local.retention.bytes",
              "Size kept locally under tiered storage.", minimum=-2),
         _key("local.retention.ms", _L, -2, "log.local.retention.ms",
@@ -178,32 +193,88 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
 
-def broker_default(name: str, broker_values: Mapping[str, Any]) -> Any:
+def broker_default(name: str, broker_values: Mapping[str, ConfigValue]) -> ConfigValue:
     """The value that topic key ``name`` has where the topic says nothing."""
     key = TOPIC_CONFIGS[name]
     value = broker_values.get(key.broker_key) if key.broker_key else None
     if value is None:
         for coarser, factor in _UNITS.get(name, ()):
             given = broker_values.get(coarser)
-            if given is not None:
-                # A negative time means "never", whatever its unit.
+            if isinstance(given, int):
+                # A negative time means "never" in every unit.
                 value = given * factor if given >= 0 else -1
                 break
     return key.default if value is None else value
 
 
-def log_config(broker_values: Mapping[str, Any], overrides: Mapping[str, str]) -> LogConfig:
+def log_config(broker_values: Mapping[str, ConfigValue], overrides: Mapping[str, str]) -> LogConfig:
     """The settings of a topic with ``overrides`` on a broker with ``broker_values`` (parsed, by broker key).
 
     Unknown overrides are passed over. Raises :class:`ConfigError` for a wrong value.
     """
     values = {name: broker_default(name, broker_values) for name in TOPIC_CONFIGS.keys}
     values.update(TOPIC_CONFIGS.parse(overrides))
-    if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
+    shortest, longest = integer(values, "min.compaction.lag.ms"), integer(values, "max.compaction.lag.ms")
+    if shortest > longest:
         raise ConfigError(
-            f"Invalid value {values['min.compaction.lag.ms']} for configuration min.compaction.lag.ms: "
-            f"allowed is at most max.compaction.lag.ms ({values['max.compaction.lag.ms']})"
+            f"Invalid value {shortest} for configuration min.compaction.lag.ms: "
+            f"allowed is at most max.compaction.lag.ms ({longest})"
         )
-    fields = {name.replace(".", "_"): value for name, value in values.items()}
-    fields["cleanup_policy"] = tuple(fields["cleanup_policy"])
-    return LogConfig(**fields)
+    # The types of the keys are those of the fields (a test compares them).
+    build: Callable[..., LogConfig] = LogConfig
+    return build(**{name.replace(".", "_"): value for name, value in values.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """The broker's ``log.cleaner.*``. Sizes in bytes, rates in bytes a second; all workers together."""
+
+    enable: bool
+    threads: int
+    dedupe_buffer_size: int
+    io_buffer_load_factor: float
+    io_buffer_size: int
+    io_max_bytes_per_second: float
+    backoff_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogManagerConfig:
+    """What all logs of a broker are told of ``server.properties``. Times in milliseconds.
+
+    The keys and their defaults stand in ``kafkalite.broker.config_keys``, and only there.
+    """
+
+    log_defaults: LogConfig
+    """The settings of topics that have none of their own."""
+    cleaner: CleanerConfig
+    retention_check_interval_ms: int
+    flush_scheduler_interval_ms: int
+    flush_offset_checkpoint_interval_ms: int
+    flush_start_offset_checkpoint_interval_ms: int
+    producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
+
+
+def log_manager_config(broker_values: Mapping[str, ConfigValue]) -> LogManagerConfig:
+    """The settings of all logs in ``broker_values``: parsed, by broker key, complete. Raises :class:`ConfigError`."""
+    return LogManagerConfig(
+        log_config(broker_values, {}),
+        CleanerConfig(
+            enable=bool(broker_values["log.cleaner.enable"]),
+            threads=integer(broker_values, "log.cleaner.threads"),
+            dedupe_buffer_size=integer(broker_values, "log.cleaner.dedupe.buffer.size"),
+            io_buffer_load_factor=number(broker_values, "log.cleaner.io.buffer.load.factor"),
+            io_buffer_size=integer(broker_values, "log.cleaner.io.buffer.size"),
+            io_max_bytes_per_second=number(broker_values, "log.cleaner.io.max.bytes.per.second"),
+            backoff_ms=integer(broker_values, "log.cleaner.backoff.ms"),
+        ),
+        retention_check_interval_ms=integer(broker_values, "log.retention.check.interval.ms"),
+        flush_scheduler_interval_ms=integer(broker_values, "log.flush.scheduler.interval.ms"),
+        flush_offset_checkpoint_interval_ms=integer(broker_values, "log.flush.offset.checkpoint.interval.ms"),
+        flush_start_offset_checkpoint_interval_ms=integer(
+            broker_values, "log.flush.start.offset.checkpoint.interval.ms"
+        ),
+        producer_id_expiration_ms=integer(broker_values, "producer.id.expiration.ms"),
+        producer_id_expiration_check_interval_ms=integer(broker_values, "producer.id.expiration.check.interval.ms"),
+    )

@@ -12,29 +12,31 @@ from collections.abc import Callable, Mapping
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.checkpoints import (
+from kafkalite.log.file_system import FileSystem
+from kafkalite.log.log import Log, LogOwner, LogServices
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_dir_files import (
+    BOOT_FILE,
+    BROKER_ID,
+    CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET,
+    CLUSTER_ID,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
-    RECOVERY_POINT,
-    CheckpointError,
-    decode_offsets,
-    encode_offsets,
-)
-from kafkalite.log.clean_shutdown import BOOT_FILE, CLEAN_SHUTDOWN_FILE, BootMark, CleanShutdown, kept_epoch
-from kafkalite.log.file_system import FileSystem
-from kafkalite.log.log import Log, LogOwner
-from kafkalite.log.log_config import LogConfig
-from kafkalite.log.log_loader import LogLoader
-from kafkalite.log.meta_properties import (
-    BROKER_ID,
-    CLUSTER_ID,
     META_PROPERTIES,
+    RECOVERY_POINT,
     VERSION,
+    BootMark,
+    CheckpointError,
+    CleanShutdown,
     check_meta_properties,
+    decode_offsets,
     encode_meta_properties,
+    encode_offsets,
+    kept_epoch,
     read_meta_properties,
 )
+from kafkalite.log.log_loader import LogLoader
 from kafkalite.log.partition_folder import (
     DELETE_DIR_SUFFIX,
     MOVED_FROM,
@@ -42,7 +44,6 @@ from kafkalite.log.partition_folder import (
     parse_dir_name,
     parse_future_dir_name,
 )
-from kafkalite.log.services import LogServices
 
 log = logging.getLogger(__name__)
 
@@ -111,11 +112,11 @@ class LogDir:
     # -- marks
 
     def kept_epoch(self, boot_id: str, directories: int) -> int:
-        """See :func:`kafkalite.log.clean_shutdown.kept_epoch`, of the marks that :meth:`open` found."""
+        """See :func:`kafkalite.log.log_dir_files.kept_epoch`, of the marks that :meth:`open` found."""
         return kept_epoch(self._clean_shutdown, self._boot, boot_id, directories)
 
     def begin(self, mark: BootMark | None) -> None:
-        """A new process begins to work here: ``mark`` stands from now on instead of the marks of the last one.
+        """Replace the marks of the last process by ``mark``, because a new process works in the directory now.
 
         Raises ``OSError``.
         """
@@ -123,9 +124,9 @@ class LogDir:
             self._fs.remove(f"{self.path}/{BOOT_FILE}")
         elif mark != self._boot:
             self.mark_boot(mark)
-        # A crash while loading is a crash.
+        # Remove the mark before the logs are loaded, because a crash during loading is an unclean end, too.
         self._fs.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
-        # Lost power must not bring the old marks back: nothing that this process writes would be looked at.
+        # Sync, because with the old marks the start after lost power would not check what this process writes.
         self._fs.sync_dir(self.path)
 
     def mark_boot(self, mark: BootMark) -> None:
@@ -133,7 +134,7 @@ class LogDir:
         self._fs.write_file(f"{self.path}/{BOOT_FILE}", mark.encode())
 
     def forget_boot(self) -> None:
-        """From now on a kill leaves logs that may lack records."""
+        """Remove the boot mark: a start after a kill must take the logs for incomplete."""
         try:
             self._fs.remove(f"{self.path}/{BOOT_FILE}")
         except OSError as error:
@@ -145,7 +146,7 @@ class LogDir:
         Raises ``OSError``.
         """
         self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", mark.encode())
-        # A Kafka that works here next takes away its own mark alone.
+        # Remove the boot mark, because a Kafka broker that uses the directory next would not.
         self._fs.remove(f"{self.path}/{BOOT_FILE}")
 
     # -- logs
@@ -157,7 +158,7 @@ class LogDir:
         except FileNotFoundError:
             return {}
         except CheckpointError as error:
-            # Without it more is recovered, or replicated again, than would have to be; nothing is lost.
+            # Continue without it: more is recovered or replicated than necessary, and nothing is lost.
             log.warning("%s is of no use: %s", path, error)
             return {}
 
@@ -185,7 +186,7 @@ class LogDir:
             log.info("loading %d logs from %s, %s", len(names), self.path, how)
         logs = []
         clock: Clock = services.clock
-        told = clock.monotonic()
+        logged = clock.monotonic()
         for number, name in enumerate(names, 1):
             future = parse_future_dir_name(name)
             tp = future or parse_dir_name(name)
@@ -203,11 +204,11 @@ class LogDir:
             else:
                 self._note_move(loaded)
                 logs.append(loaded)
-            if clock.monotonic() - told >= _PROGRESS_EVERY:
-                told = clock.monotonic()
+            if clock.monotonic() - logged >= _PROGRESS_EVERY:
+                logged = clock.monotonic()
                 log.info("loaded %d of %d logs from %s", number, len(names), self.path)
-        # A later offset than a log has would count for batches that are appended from now on: recovery may have cut
-        # below the recovery point, and a partition that is gone may be made anew.
+        # Lower checkpoints to the loaded logs, because a later offset would count for batches that are appended now:
+        # recovery may have cut below the recovery point, and a deleted partition may be created again.
         kept = [*logs, *self.futures]
         self._keep_at_most(RECOVERY_POINT, recovery_points, {one.topic_partition: one.recovery_point for one in kept})
         self._keep_at_most(LOG_START_OFFSET, starts, {one.topic_partition: one.log_start_offset for one in kept})
@@ -228,6 +229,6 @@ class LogDir:
             pass
 
     def forget_move(self, loaded: Log) -> None:
-        """The place that ``loaded`` came from is known to be empty."""
+        """Remove the note of the move: the directory that ``loaded`` came from no longer has the replaced log."""
         self.moved_from.pop(loaded.topic_partition, None)
         self._fs.remove(f"{loaded.dir}/{MOVED_FROM}")

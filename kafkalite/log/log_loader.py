@@ -1,4 +1,4 @@
-"""Opening a partition's folder: what a crash left behind is put right, and the log stands again.
+"""Opens the folder of a partition: completes or removes what a crash left behind, and recovers the log.
 
 Answers to: ``kafka.log.LogLoader``. Deterministic.
 """
@@ -10,7 +10,7 @@ import uuid
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
-from kafkalite.log.log import Log, LogOwner, LogState
+from kafkalite.log.log import Log, LogOwner, LogServices, LogState
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_segment import LogSegment
 from kafkalite.log.log_segments import LogSegments
@@ -26,13 +26,12 @@ from kafkalite.log.partition_folder import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     Folder,
+    decode_partition_metadata,
     file_name,
     parse_file_name,
 )
-from kafkalite.log.partition_metadata import decode_partition_metadata
 from kafkalite.log.producer_state import ProducerStateManager
 from kafkalite.log.recovery import rebuild_producers, recover_segment
-from kafkalite.log.services import LogServices
 from kafkalite.record.batch import CorruptRecordError
 
 log = logging.getLogger(__name__)
@@ -59,11 +58,11 @@ class LogLoader:
         self._folder = Folder(path, services.fs, services.pool)
         self._segments = LogSegments()
         self._epochs = LeaderEpochCache(self._folder)
-        self._shortened: int | None = None
-        """Base offset of the segment from which :meth:`load` has cut what was not a whole batch."""
+        self._rewritten: int | None = None
+        """Base offset of the first segment that :meth:`load` shortened, or one of whose indexes it had to rebuild."""
         self.lost_batches = False
-        """Whether :meth:`load` met less than a killed process leaves: all it cuts then is the last batch, half-written
-        and not acknowledged."""
+        """Whether :meth:`load` found less than a killed process leaves. After a kill, only the last batch is cut, which
+        was half-written and not acknowledged."""
 
     def create(self) -> Log:
         """A log in a folder that has just been made."""
@@ -74,9 +73,9 @@ class LogLoader:
     def load(self, clean_shutdown: bool, recovery_point: int, log_start_offset: int, cleaned_to: int = 0) -> Log:
         """The log in an existing folder; below ``cleaned_to`` it was compacted.
 
-        Without a clean shutdown, segments from ``recovery_point`` on are checked batch by batch. The log's own
-        recovery point may be lower: it is then to be written before anything is appended. Raises ``OSError`` where
-        the files cannot be read.
+        Without a clean shutdown, segments from ``recovery_point`` on are checked batch by batch. The recovery point of
+        the loaded log may be lower; the caller then writes the checkpoint before anything is appended. Raises
+        ``OSError`` if the files cannot be read.
         """
         names = self._complete_swaps(self._remove_temporary())
         files: dict[int, set[str]] = {}
@@ -87,7 +86,7 @@ class LogLoader:
         producers = ProducerStateManager(
             self._folder, [offset for offset, suffixes in files.items() if SNAPSHOT_SUFFIX in suffixes]
         )
-        # A folder of a Kafka that kept no snapshots: no producer in it can still be known.
+        # Without snapshots after a clean shutdown, a Kafka without snapshots wrote the folder: it knows no producers.
         nothing_known = clean_shutdown and not producers.snapshots
         epochs_known = self._epochs.load()
         rebuild = self._load_segments(files)
@@ -95,7 +94,7 @@ class LogLoader:
         if len(self._segments):
             end = self._segments.active.tail()[0]
             if end < log_start_offset:
-                log.warning("%s ends at %d, below its start %d: starts anew", self._folder.path, end, log_start_offset)
+                log.warning("%s ends at %d, below its start %d: starts empty", self._folder.path, end, log_start_offset)
                 self.lost_batches = True
                 for segment in self._segments:
                     self._segments.remove(segment)
@@ -107,11 +106,12 @@ class LogLoader:
             if end:
                 segment.create_files()
         start = max(log_start_offset, self._segments[0].base_offset)
-        # Only a flush may raise it: what recovery has read may have come from the page cache, not from the disk.
+        # Recovery does not raise the recovery point, because it may have read from the page cache, not from the disk.
         recovery_point = min(max(recovery_point, start) if clean_shutdown else recovery_point, end)
-        if self._shortened is not None:
-            # That its file is shorter has to be flushed, too: lost power could bring back what was cut.
-            recovery_point = min(recovery_point, self._shortened)
+        if self._rewritten is not None:
+            # The new length and the new indexes have to be flushed, because lost power could restore the cut bytes, or
+            # leave an empty index of aborted transactions or half a time index, which look right to a start.
+            recovery_point = min(recovery_point, self._rewritten)
         self._epochs.truncate_from_end(end)
         self._epochs.truncate_from_start(start)
         producers.remove_stray_snapshots(self._segments.bases)
@@ -203,7 +203,7 @@ class LogLoader:
     # -- segments
 
     def _load_segments(self, files: dict[int, set[str]]) -> set[int]:
-        """Open what is there; returns the base offsets whose indexes have to be written anew."""
+        """Open the segments of ``files``; returns the base offsets of those whose indexes have to be rebuilt."""
         rebuild = set()
         for base in sorted(files):
             suffixes = files[base]
@@ -217,7 +217,7 @@ class LogLoader:
             if not size and INDEX_SUFFIX not in suffixes and TIME_INDEX_SUFFIX not in suffixes:
                 continue
             if not segment.indexes_sane():
-                log.warning("%s: indexes are missing or wrong and are written anew", segment.path)
+                log.warning("%s: indexes are missing or wrong and are rebuilt", segment.path)
                 rebuild.add(base)
         return rebuild
 
@@ -245,7 +245,7 @@ class LogLoader:
             unflushed = not clean_shutdown and (following is None or following.base_offset > recovery_point)
             if not unflushed and segment.base_offset not in rebuild and not (following is None and _is_torn(segment)):
                 if not epochs_known:
-                    # The file is lost or wrong: the batches know.
+                    # The epoch file is lost or wrong, so take the epochs from the batches.
                     previous_end = segment.base_offset
                     for _, header in segment.headers():
                         self._epochs.recover(header.leader_epoch, header.base_offset, previous_end)
@@ -259,10 +259,12 @@ class LogLoader:
             elif following is None:
                 producers.take_snapshot(segment.base_offset)
             gone = recover_segment(segment, producers, self._epochs, self._config.index_interval_bytes)
+            rewritten = gone.size or segment.txn_index is not None or segment.base_offset in rebuild
+            if self._rewritten is None and rewritten:
+                self._rewritten = segment.base_offset
             if gone.size:
                 log.warning("%s: %d bytes that were not whole batches were cut", segment.path, gone.size)
                 cut = True
-                self._shortened = segment.base_offset
                 if clean_shutdown or following is not None or not gone.unfinished:
                     self.lost_batches = True
             segment.become_inactive()
@@ -280,8 +282,8 @@ class LogLoader:
     def _leads_to(self, segment: LogSegment, following: LogSegment, cleaned_to: int) -> bool:
         """Whether ``following`` begins where ``segment`` ends.
 
-        Lost power may take the end of one file and leave the next one: batches behind such a hole are of no use,
-        because a replica only ever fetches what follows its log's end. Compaction leaves holes, too; those stay.
+        Lost power may remove the end of one file and leave the next file. The batches behind such a hole are useless,
+        because a replica fetches only from its log end offset on. Holes that compaction left are valid.
         """
         end = segment.tail()[0]
         if end == following.base_offset:
@@ -293,7 +295,7 @@ class LogLoader:
 
 
 def _is_torn(segment: LogSegment) -> bool:
-    """Whether the file does not end with a whole batch, whatever was said about the last shutdown."""
+    """Whether the file does not end with a whole batch, which can happen even after a clean shutdown."""
     try:
         return segment.tail()[1] != segment.size
     except CorruptRecordError:

@@ -1,4 +1,4 @@
-"""What is done for all logs now and then: retention, flushes by age, expiry of producers, checkpoints.
+"""Periodic work on all logs: retention, flushes by age, expiry of producers, checkpoints.
 
 Answers to: ``kafka.log.LogManager.{cleanupLogs,flushDirtyLogs,checkpointLogRecoveryOffsets}``. Deterministic.
 """
@@ -8,42 +8,54 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from itertools import chain
-from types import MappingProxyType
-from typing import Any
 
+from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.background_work import CheckpointWriter, Flusher, Periodic
-from kafkalite.log.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, encode_offsets
-from kafkalite.log.log import Log
-from kafkalite.log.services import LogServices
+from kafkalite.log.background_work import CheckpointWriter, Flusher
+from kafkalite.log.log import Log, LogServices
+from kafkalite.log.log_config import LogManagerConfig
+from kafkalite.log.log_dir_files import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, encode_offsets
 
 log = logging.getLogger(__name__)
 
-# Kafka waits this long after a start before it looks at retention and checkpoints.
 _INITIAL_DELAY = 30.0
-_DEFAULTS = {
-    "log.retention.check.interval.ms": 300_000,
-    "log.flush.scheduler.interval.ms": (1 << 63) - 1,
-    "log.flush.offset.checkpoint.interval.ms": 60_000,
-    "log.flush.start.offset.checkpoint.interval.ms": 60_000,
-    "producer.id.expiration.ms": 86_400_000,
-    "producer.id.expiration.check.interval.ms": 600_000,
-}
+"""Seconds from a start to the first retention, as in Kafka (``log.initial.task.delay.ms``)."""
 _NEVER_MS = 1 << 50
+"""From this ``log.flush.scheduler.interval.ms`` on, logs are never flushed by age; the default is greater."""
 
 
-def setting(values: Mapping[str, Any], name: str) -> int:
-    """A broker setting, or Kafka's default where the broker has none."""
-    value = values.get(name)
-    return int(_DEFAULTS[name] if value is None else value)
+class Periodic:
+    """Repeats calls by a clock until it is closed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timers: dict[str, Timer] = {}
+
+    def every(self, name: str, seconds: float, call: Callable[[], object], first: float | None = None) -> None:
+        """Make ``call`` every ``seconds``, for the first time after ``first`` seconds; an exception is logged."""
+
+        def due() -> None:
+            self._timers[name] = self._clock.call_later(seconds, due)
+            try:
+                call()
+            except Exception:
+                log.exception("%s failed", name)
+
+        self._timers[name] = self._clock.call_later(seconds if first is None else first, due)
+
+    def close(self) -> None:
+        """Stop all calls."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
 
 class LogMaintenance:
-    """Looks after the logs of ``logs`` on a clock; ``writers`` has one entry for each working directory.
+    """Does the periodic work on ``logs``; ``writers`` has one entry for each working directory.
 
-    Retention passes over logs that are ``spared``. ``futures`` are copies of logs in other directories: they have
-    checkpoints there, and all else comes to them from the logs that they are copies of.
+    Retention leaves out logs for which ``spared`` returns true. ``futures`` are copies of logs in other directories:
+    they have checkpoints there, and they get everything else from the logs that are copied.
     """
 
     def __init__(
@@ -52,36 +64,37 @@ class LogMaintenance:
         writers: Mapping[str, CheckpointWriter],
         services: LogServices,
         flusher: Flusher,
-        values: Mapping[str, Any],
-        spared: Callable[[Log], bool] = lambda _log: False,
-        futures: Mapping[TopicPartition, Log] = MappingProxyType({}),
+        config: LogManagerConfig,
+        spared: Callable[[Log], bool],
+        futures: Mapping[TopicPartition, Log],
     ) -> None:
         self._logs = logs
         self._writers = writers
         self._services = services
         self._flusher = flusher
-        self._values = values
+        self._config = config
         self._spared = spared
         self._futures = futures
         self._periodic = Periodic(services.clock)
 
     def start(self) -> None:
-        """Begin: from now on everything is done at its time."""
+        """Start the timers."""
         every = self._periodic.every
-        retention = setting(self._values, "log.retention.check.interval.ms") / 1000
+        config = self._config
+        retention = config.retention_check_interval_ms / 1000
         every("retention", retention, self.clean_up, min(_INITIAL_DELAY, retention))
-        recovery = setting(self._values, "log.flush.offset.checkpoint.interval.ms") / 1000
+        recovery = config.flush_offset_checkpoint_interval_ms / 1000
         every("recovery point checkpoints", recovery or _INITIAL_DELAY, self.checkpoint_recovery_points)
-        starts = setting(self._values, "log.flush.start.offset.checkpoint.interval.ms") / 1000
+        starts = config.flush_start_offset_checkpoint_interval_ms / 1000
         every("log start checkpoints", starts or _INITIAL_DELAY, self.checkpoint_log_starts)
-        expiry = setting(self._values, "producer.id.expiration.check.interval.ms") / 1000
+        expiry = config.producer_id_expiration_check_interval_ms / 1000
         every("expiry of producers", expiry, self.expire_producers)
-        flush = setting(self._values, "log.flush.scheduler.interval.ms")
+        flush = config.flush_scheduler_interval_ms
         if flush < _NEVER_MS:
             every("flushing", flush / 1000, self.flush_due)
 
     def close(self) -> None:
-        """Do nothing more by itself."""
+        """Stop the timers."""
         self._periodic.close()
 
     def clean_up(self) -> None:
@@ -102,7 +115,7 @@ class LogMaintenance:
             existing.producer_state.expire(now_ms, self._services.producer_expiration_ms)
 
     def flush_due(self) -> None:
-        """Flush logs whose ``flush.ms`` is over."""
+        """Flush logs with records that were not flushed for ``flush.ms``."""
         for existing in self._logs.values():
             if existing.unflushed and existing.flush_is_due:
                 self._flusher.put(existing)
@@ -131,10 +144,10 @@ class LogMaintenance:
     # -- offsets that go back
 
     def before_truncation(self, cut: Log, end: int) -> None:
-        """``cut`` is going to end at ``end``: no later offset of it may stay in a checkpoint.
+        """``cut`` will be truncated to ``end``: lower its checkpoints on the disk to at most ``end``.
 
-        Otherwise batches that are written there anew would be taken to be on the disk (recovery point), or to be
-        deleted (log start). Raises ``OSError``.
+        Otherwise a start would take batches that are appended after the truncation for flushed ones (recovery point)
+        or for deleted ones (log start offset). Raises ``OSError``.
         """
         recovery_point = cut.recovery_point_after_cut(end)
         if recovery_point < cut.recovery_point:
@@ -143,7 +156,7 @@ class LogMaintenance:
             self._write_now(LOG_START_OFFSET, cut.log_dir, {cut.topic_partition: end})
 
     def forget(self, log_dir: str, topic_partition: TopicPartition) -> None:
-        """``topic_partition`` is going to be made anew in ``log_dir``: no checkpoint may tell of the log that is gone.
+        """Remove the checkpoints of a deleted log, because ``topic_partition`` gets a new log in ``log_dir``.
 
         Raises ``OSError``.
         """

@@ -11,27 +11,26 @@ import resource
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from kafkalite.cluster.topic_names import check_topic
+from kafkalite.cluster.model import check_topic
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode, StartupError
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
+from kafkalite.common.recent_times import RecentTimes
 from kafkalite.common.tasks import Executor, gather, spawn
 from kafkalite.common.types import TopicPartition, random_uuid
 from kafkalite.log.background_work import CheckpointWriter, Deleter, Flusher, FolderSyncer
-from kafkalite.log.clean_shutdown import BootMark, CleanShutdown
+from kafkalite.log.cleaner.job import CleanerPool
 from kafkalite.log.cleaner.log_cleaner import LogCleaner
-from kafkalite.log.cleaner.port import CleanerPool
 from kafkalite.log.file_system import NOT_THE_DISK, PASSING, FilePool, FileSystem, default_pool_limit
-from kafkalite.log.flushing import FlushWork
 from kafkalite.log.future_logs import FutureLogs
-from kafkalite.log.log import Log
-from kafkalite.log.log_config import LogConfig, log_config
+from kafkalite.log.log import FlushWork, Log, LogServices
+from kafkalite.log.log_config import LogConfig, LogManagerConfig
 from kafkalite.log.log_dir import LogDir
+from kafkalite.log.log_dir_files import BootMark, CleanShutdown
 from kafkalite.log.log_loader import LogLoader
-from kafkalite.log.log_maintenance import LogMaintenance, setting
+from kafkalite.log.log_maintenance import LogMaintenance
 from kafkalite.log.partition_folder import MOVED_FROM, deleted_dir_name, dir_name
-from kafkalite.log.services import LogServices
 from kafkalite.record.batch import CorruptRecordError
 
 log = logging.getLogger(__name__)
@@ -40,8 +39,8 @@ log = logging.getLogger(__name__)
 class LogManager:
     """Creates, finds, recovers, checkpoints and deletes logs; outlives the failure of a directory.
 
-    ``broker_values`` are the broker's parsed settings by key. ``on_dir_failure`` is called with a directory that has
-    just gone offline, after its logs have been taken out of ``logs``. Without ``cleaner_pool`` nothing is compacted.
+    ``on_dir_failure`` is called with a directory that has just gone offline after :meth:`start`, once its logs have
+    been taken out of ``logs``. Without ``cleaner_pool`` nothing is compacted.
     ``boot_id`` names the present boot of the machine; where it is empty, every start without a clean shutdown counts as
     one that may lack records.
     """
@@ -49,34 +48,37 @@ class LogManager:
     def __init__(
         self,
         log_dirs: Sequence[str],
-        broker_values: Mapping[str, Any],
+        config: LogManagerConfig,
         fs: FileSystem,
         clock: Clock,
         executor: Executor,
         broker_id: int,
         cluster_id: str | None,
         *,
+        on_dir_failure: Callable[[str], object],
         rng: random.Random | None = None,
         cleaner_pool: CleanerPool | None = None,
         boot_id: str = "",
+        record: EventRecorder = ignore_event,
     ) -> None:
+        self._record = record
         self.log_dirs: tuple[str, ...] = tuple(dict.fromkeys(path.rstrip("/") or "/" for path in log_dirs))
         self.logs: dict[TopicPartition, Log] = {}
         self.offline_dirs: set[str] = set()
         self.unclean_start_epoch = -1
         """``Broker.unclean_start_epoch`` of the logs. After :meth:`start` -1 where they may lack records: then the
         broker's next registration begins a new life of them, and :meth:`registered` says which."""
-        self.on_dir_failure: Callable[[str], None] = _nobody
+        self._on_dir_failure = on_dir_failure
         self._owner = (broker_id, cluster_id)
         self._boot_id = boot_id
         self._fs = fs
         self._clock = clock
         self._executor = executor
-        self._default = log_config(broker_values, {})
+        self._default = config.log_defaults
         self._topic_configs: dict[str, LogConfig] = {}
         pool = FilePool(default_pool_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
-        self._services = LogServices(fs, clock, pool, rng, setting(broker_values, "producer.id.expiration.ms"))
-        self._flusher = Flusher(executor, self.directory_failed)
+        self._services = LogServices(fs, clock, config.producer_id_expiration_ms, pool, rng or random.Random())
+        self._flusher = Flusher(executor, self.directory_failed, self._services)
         self._deleter = Deleter(fs, clock, executor)
         self._dirs: dict[str, LogDir] = {}
         self._deleted: dict[tuple[str, TopicPartition], None] = {}
@@ -85,14 +87,24 @@ class LogManager:
         syncer = FolderSyncer(fs, executor, self.directory_failed)
         futures: dict[TopicPartition, Log] = {}
         self._cleaner = LogCleaner(
-            self.logs, self._services, cleaner_pool, self._writers, syncer, broker_values, futures.keys()
+            self.logs, self._services, cleaner_pool, self._writers, syncer, config.cleaner, futures.keys()
         )
-        self._upkeep = LogMaintenance(
-            self.logs, self._writers, self._services, self._flusher, broker_values, self._cleaner.deletes, futures
+        self._maintenance = LogMaintenance(
+            self.logs, self._writers, self._services, self._flusher, config, self._cleaner.deletes, futures
         )
         self.future_logs = FutureLogs(
             self.logs, futures, self._services, executor, self._make, self._replaced, self._take_away
         )
+
+    @property
+    def flush_times(self) -> RecentTimes:
+        """How long the flushes took."""
+        return self._services.flush_times
+
+    @property
+    def cleaner(self) -> LogCleaner:
+        """What compacts the logs. For metrics only."""
+        return self._cleaner
 
     # -- start
 
@@ -124,11 +136,11 @@ class LogManager:
         if self.offline_dirs or any(directory.lost_batches for directory in self._dirs.values()):
             self.unclean_start_epoch = -1
             self._forget_boot()
-        self._upkeep.start()
+        self._maintenance.start()
         self._cleaner.start()
 
     async def _begin(self) -> None:
-        """Find out which life of the logs goes on, and replace the marks that told it."""
+        """Read from the directories' marks whether the logs are whole, and replace the marks."""
         count = len(self.log_dirs)
         epochs = {directory.kept_epoch(self._boot_id, count) for directory in self._dirs.values()}
         self.unclean_start_epoch = epochs.pop() if len(self._dirs) == count and len(epochs) == 1 else -1
@@ -141,7 +153,7 @@ class LogManager:
                 self._take_offline(path)
 
     def _boot_mark(self) -> BootMark | None:
-        """What tells a start under the same boot that the logs are whole; ``None`` where it could not know that."""
+        """The mark by which a start under the same boot knows that the logs are whole; ``None`` if they may not be."""
         if self.unclean_start_epoch < 0 or not self._boot_id or self.offline_dirs:
             return None
         return BootMark(self._boot_id, self.unclean_start_epoch, len(self.log_dirs))
@@ -166,7 +178,7 @@ class LogManager:
                 if error.errno not in PASSING:
                     self.directory_failed(path, error)
         if self.offline_dirs:
-            # One failed meanwhile, perhaps before its own mark or another's was written.
+            # A directory failed during the writes, perhaps before its own mark or another one was written.
             self._forget_boot()
 
     async def _load(self, directory: LogDir) -> None:
@@ -198,7 +210,7 @@ class LogManager:
                 self.future_logs.logs[future.topic_partition] = future
 
     def _left_behind(self, one: Log, other: Log) -> Log | None:
-        """Which of two logs of a partition the other has replaced, where the broker ended in the middle of that."""
+        """Which of two logs of a partition was being replaced by the other when the broker stopped."""
         for stays, goes in ((one, other), (other, one)):
             if self._dirs[stays.log_dir].moved_from.get(stays.topic_partition) == goes.log_dir:
                 return goes
@@ -212,7 +224,7 @@ class LogManager:
         for directory in self._dirs.values():
             for topic_partition, origin in list(directory.moved_from.items()):
                 moved = self.logs.get(topic_partition)
-                # A directory that is offline may still have the log that was replaced.
+                # Keep the note of the move while the origin is offline, because it may still have the replaced log.
                 if moved is not None and moved.log_dir == directory.path and origin in self._dirs:
                     directory.forget_move(moved)
 
@@ -258,7 +270,7 @@ class LogManager:
         check_topic(topic_partition.topic)
         if not self._dirs:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
-        # A copy whose original is gone says nothing of the replica that begins now.
+        # Drop a copy whose log was deleted, because the new log has nothing in common with it.
         self.future_logs.drop(topic_partition)
         log_dir = self.future_logs.preferred.pop(topic_partition, "")
         if log_dir not in self._dirs:
@@ -276,7 +288,7 @@ class LogManager:
         loader = LogLoader(topic_partition, path, log_dir, config, self._services, self)
         try:
             if (log_dir, topic_partition) in self._deleted:
-                self._upkeep.forget(log_dir, topic_partition)
+                self._maintenance.forget(log_dir, topic_partition)
                 del self._deleted[log_dir, topic_partition]
             if self._fs.exists(path):
                 created = loader.load(False, 0, 0)
@@ -290,7 +302,7 @@ class LogManager:
         return created
 
     async def delete(self, topic_partition: TopicPartition) -> None:
-        """Take a log away: its folder is renamed at once and removed after ``file.delete.delay.ms``.
+        """Delete a log: its folder is renamed at once and removed after ``file.delete.delay.ms``.
 
         Returns when the renaming is on the disk. Raises ``ApiError(KAFKA_STORAGE_ERROR)``.
         """
@@ -299,7 +311,7 @@ class LogManager:
         if gone is not None:
             self._cleaner.removed(gone)
             self._take_away(gone)
-        # The controller forgets the topic once this is done: lost power must not bring the folders back.
+        # The controller forgets the topic after this, so lost power must not restore the folders.
         for log_dir in dict.fromkeys(each.log_dir for each in (gone, future) if each is not None):
             try:
                 await self._executor.run(self._fs.sync_dir, log_dir)
@@ -336,17 +348,17 @@ class LogManager:
         """Lower the checkpoints of a log that will be cut at ``first`` and end at ``end``. Raises ``OSError``."""
         existing = self.logs.get(cut.topic_partition)
         future = self.future_logs.logs.get(cut.topic_partition)
-        # Until it is in a table a log has no checkpoints.
+        # A log that is in neither table has no checkpoints.
         if existing is cut:
-            self._upkeep.before_truncation(existing, end)
+            self._maintenance.before_truncation(existing, end)
             self._cleaner.before_truncation(existing, first)
         elif future is cut:
-            self._upkeep.before_truncation(future, end)
+            self._maintenance.before_truncation(future, end)
 
     def _checkpoint_all(self) -> None:
-        self._upkeep.checkpoint_recovery_points()
-        self._upkeep.checkpoint_log_starts()
-        self._upkeep.checkpoint_high_watermarks()
+        self._maintenance.checkpoint_recovery_points()
+        self._maintenance.checkpoint_log_starts()
+        self._maintenance.checkpoint_high_watermarks()
 
     def _all(self) -> list[Log]:
         return [*self.logs.values(), *self.future_logs.logs.values()]
@@ -368,7 +380,7 @@ class LogManager:
         spawn(self._executor.run(self._settle, gone.log_dir, current.log_dir, current.dir), f"moving {current.dir}")
 
     def _settle(self, origin: str, log_dir: str, folder: str) -> None:
-        """Once lost power can bring the old folder back no more, nothing needs to tell it from the new one."""
+        """Sync both renames, then remove the note of the move, which distinguishes the old folder from the new one."""
         self._fs.sync_dir(log_dir)
         self._fs.sync_dir(origin)
         self._fs.remove(f"{folder}/{MOVED_FROM}")
@@ -384,32 +396,32 @@ class LogManager:
                     self._cleaner.abort(existing.topic_partition)
                 existing.update_config(config)
 
-    def update_defaults(self, broker_values: Mapping[str, Any]) -> None:
+    def update_defaults(self, config: LogManagerConfig) -> None:
         """Obey new broker settings: logs without settings of their own take the new defaults."""
-        old, self._default = self._default, log_config(broker_values, {})
-        for topic, config in list(self._topic_configs.items()):
-            if config == old:
+        old, self._default = self._default, config.log_defaults
+        for topic, topic_config in list(self._topic_configs.items()):
+            if topic_config == old:
                 self._topic_configs[topic] = self._default
         for existing in self._all():
             if existing.config == old:
                 existing.update_config(self._default)
-        self._services.producer_expiration_ms = setting(broker_values, "producer.id.expiration.ms")
-        self._cleaner.reconfigure(broker_values)
+        self._services.producer_expiration_ms = config.producer_id_expiration_ms
+        self._cleaner.reconfigure(config.cleaner)
 
     # -- failures
 
     def directory_failed(self, log_dir: str, error: OSError) -> None:
-        """A log met an error that is not a full disk. Told later: the log is in the middle of something."""
+        """Take ``log_dir`` offline in the next turn of the reactor, because the log may be in the middle of a call."""
         if log_dir in self._dirs:
             log.error("log directory %s failed: %s", log_dir, error)
-            # A failed write or flush may have cost records also where the process alone ends.
+            # Forget the mark, because a failed write or flush may have lost records even if only the process ends.
             self._forget_boot()
             self._clock.call_later(0, self.handle_failure, log_dir)
 
     def handle_failure(self, log_dir: str) -> None:
         """Take a directory and its logs offline and tell ``on_dir_failure``; once."""
         if self._take_offline(log_dir):
-            self.on_dir_failure(log_dir)
+            self._on_dir_failure(log_dir)
 
     def _take_offline(self, log_dir: str, *, keeps_marks: bool = False) -> bool:
         """Take a directory and its logs offline; returns whether it was online.
@@ -433,13 +445,14 @@ class LogManager:
         self.future_logs.directory_failed(log_dir, gone)
         directory.close()
         log.error("log directory %s is offline, and with it %d partitions", log_dir, len(gone))
+        self._record(EventKind.LOG_DIRECTORY, f"log directory {log_dir} is offline, and with it {len(gone)} partitions")
         return True
 
     # -- in the background
 
     def checkpoint_high_watermarks(self) -> None:
         """Write ``replication-offset-checkpoint`` in every directory, soon."""
-        self._upkeep.checkpoint_high_watermarks()
+        self._maintenance.checkpoint_high_watermarks()
 
     # -- the end
 
@@ -448,7 +461,7 @@ class LogManager:
 
         The epochs are those of this broker's registration, for the next start.
         """
-        self._upkeep.close()
+        self._maintenance.close()
         self._cleaner.close()
         self._deleter.close()
         for existing in self._all():
@@ -461,7 +474,7 @@ class LogManager:
         self._checkpoint_all()
         await gather([writer.drain() for writer in self._writers.values()])
         if self.offline_dirs:
-            # The mark of a directory that failed may have outlasted the failure: the others must not confirm it.
+            # A failed directory may still have its old mark, so the marks of the others must not match it.
             unclean_start_epoch = -1
         for path, directory in list(self._dirs.items()):
             try:
@@ -494,10 +507,6 @@ class LogManager:
             directory.close()
         self._dirs.clear()
         self._writers.clear()
-
-
-def _nobody(_log_dir: str) -> None:
-    """Nobody asked to be told."""
 
 
 def _run_all(works: Sequence[FlushWork]) -> None:

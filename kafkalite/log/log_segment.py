@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 from kafkalite.log import batch_scan
 from kafkalite.log.file_system import File
-from kafkalite.log.offset_index import OffsetIndex
+from kafkalite.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalite.log.partition_folder import DELETED_SUFFIX, LOG_SUFFIX, Folder, OffsetFile
-from kafkalite.log.time_index import TimeIndex
-from kafkalite.log.txn_index import TransactionIndex
 from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import BatchHeader, CorruptRecordError
+from kafkalite.record.convert import records_of
 
 log = logging.getLogger(__name__)
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
@@ -101,7 +100,7 @@ class LogSegment(OffsetFile):
         self.bytes_since_index += header.size
 
     def start_over(self) -> None:
-        """Empty the indexes and forget the times: recovery is going to :meth:`note` every batch anew."""
+        """Empty the indexes and forget the times: recovery is going to :meth:`note` every batch."""
         self.index.reset()
         self.time_index.reset()
         if self.txn_index is not None:
@@ -119,10 +118,10 @@ class LogSegment(OffsetFile):
         self.txn_index.append(txn)
 
     def undo_append(self) -> None:
-        """Cut off what a failed write may have left behind the segment's end, and force that to the disk.
+        """Cut the bytes that a failed write may have left behind the segment's end, and force that to the disk.
 
-        The recovery point may be at that end. Once the next segment begins there, no flush and no recovery looks at
-        this file, and lost power could bring the piece of a batch back into the middle of the log.
+        The recovery point may be at that end. If the next segment begins there, no flush and no recovery looks at this
+        file, and lost power could restore the piece of a batch in the middle of the log.
         """
         if self.exists:
             fd = self.opened().fd
@@ -130,7 +129,7 @@ class LogSegment(OffsetFile):
             self.folder.fs.fsync(fd)
 
     def create_files(self) -> None:
-        """Make the file and the indexes exist, empty as they may be, so that a restart finds the base offset."""
+        """Create the file and the indexes, even if they are empty, so that a restart finds the base offset."""
         self.opened()
         self.index.write_out()
         self.time_index.write_out()
@@ -171,7 +170,7 @@ class LogSegment(OffsetFile):
         return self._first_timestamp
 
     def largest_timestamp(self) -> int:
-        """By which retention counts: the largest timestamp, or when the file was last written."""
+        """The timestamp for retention: the largest one, or without timestamps when the file was last written."""
         timestamp = self.max_timestamp()[0]
         if timestamp >= 0:
             return timestamp
@@ -206,12 +205,12 @@ class LogSegment(OffsetFile):
     def start_for(self, offset: int) -> int:
         """The position of a batch at or before the one that holds ``offset``, as near as the index knows.
 
-        Nothing but a look at the batch tells whether an index that has been on a disk is still right; a wrong one is
-        written anew.
+        The batch at that position is read, because only it shows whether an index that has been on a disk is right. A
+        wrong index is rebuilt.
         """
         position = self.index.lookup(offset)
         if position and not self._begins_batch(position, offset):
-            log.warning("%s: the index is wrong and is written anew", self.path)
+            log.warning("%s: the index is wrong and is rebuilt", self.path)
             self._rebuild_index()
             position = self.index.lookup(offset)
         return position
@@ -252,6 +251,30 @@ class LogSegment(OffsetFile):
         if not self.size:
             return iter(())
         return batch_scan.headers(self.folder.fs, self.opened().fd, position, self.size)
+
+    def find_by_timestamp(self, timestamp: int, least_offset: int) -> tuple[int, int] | None:
+        """Timestamp and offset of the first record from ``least_offset`` on that is not older than ``timestamp``."""
+        start = max(self.time_index.lookup(timestamp), least_offset)
+        for position, header in self.headers(self.start_for(start)):
+            if header.max_timestamp < timestamp or header.last_offset < least_offset:
+                continue
+            for record in records_of(self.read(position, header.size), header):
+                if record.timestamp >= timestamp and record.offset >= least_offset:
+                    return record.timestamp, record.offset
+        return None
+
+    def first_of_max_timestamp(self) -> tuple[int, int] | None:
+        """The largest timestamp and the offset of the first record that has it; ``None`` without timestamps."""
+        timestamp, offset = self.max_timestamp()
+        found = self.find(offset)
+        if timestamp < 0 or found is None:
+            return None
+        position, size, _, _ = found
+        _, header = next(self.headers(position))
+        for record in records_of(self.read(position, size), header):
+            if record.timestamp >= timestamp:
+                return record.timestamp, record.offset
+        return timestamp, offset
 
     def tail(self) -> tuple[int, int]:
         """The offset that follows the last batch (the base offset when empty), and the position where that ends."""

@@ -1,14 +1,16 @@
-"""Names of the files of a partition, and what the files of one partition share.
+"""A partition's folder: the names of its files, what they share, and ``partition.metadata``, which holds the topic id.
 
-Answers to: ``org.apache.kafka.storage.internals.log.LogFileUtils`` and the file names of ``UnifiedLog``. Deterministic.
+Answers to: ``org.apache.kafka.storage.internals.log.LogFileUtils``, the file names of ``UnifiedLog`` and
+``org.apache.kafka.storage.internals.checkpoint.PartitionMetadataFile``. Deterministic.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
+from dataclasses import dataclass
 
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.types import TopicPartition, uuid_from_text, uuid_to_text
 from kafkalite.log.file_system import NO_DESCRIPTORS, File, FileHolder, FilePool, FileSystem
 
 LOG_SUFFIX = ".log"
@@ -32,6 +34,7 @@ MOVED_FROM = "moved-from"
 """In the folder of a replica that has just taken another's place: the log directory of that other one."""
 
 _OFFSET_FILE = re.compile(r"^(\d+)(\.[a-z]+)$")
+_METADATA_VERSION = 0
 MAX_NAME = 255
 """Longest name of a file or folder."""
 
@@ -79,15 +82,27 @@ def parse_future_dir_name(name: str) -> TopicPartition | None:
     return parse_dir_name(head)
 
 
+def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
+    """The bytes of ``partition.metadata``."""
+    return f"version: {_METADATA_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> uuid.UUID:
+    """The topic id in the bytes of ``partition.metadata``. Raises ``ValueError``."""
+    fields = dict(line.split(":", 1) for line in data.decode("utf-8", "replace").splitlines() if ":" in line)
+    version = fields.get("version", "").strip()
+    if version != str(_METADATA_VERSION):
+        raise ValueError(f"partition.metadata has version {version or 'none'}")
+    return uuid_from_text(fields.get("topic_id", "").strip())
+
+
+@dataclass(slots=True, eq=False)
 class Folder:
     """What all files of one partition share. ``path`` changes when the folder is renamed."""
 
-    __slots__ = ("fs", "path", "pool")
-
-    def __init__(self, path: str, fs: FileSystem, pool: FilePool) -> None:
-        self.path = path
-        self.fs = fs
-        self.pool = pool
+    path: str
+    fs: FileSystem
+    pool: FilePool
 
     def file(self, offset: int, suffix: str) -> str:
         """The path of a file that belongs to ``offset``."""

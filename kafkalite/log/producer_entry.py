@@ -1,20 +1,30 @@
-"""What a partition knows of one producer, and the checks that a batch of it has to pass.
+"""What a partition knows of one producer, the checks that a batch of it has to pass, and the ``.snapshot`` file.
 
-Answers to: ``org.apache.kafka.storage.internals.log.{ProducerStateEntry,ProducerAppendInfo,BatchMetadata}``. Pure.
+Answers to: ``org.apache.kafka.storage.internals.log.{ProducerStateEntry,ProducerAppendInfo,BatchMetadata}`` and
+``org.apache.kafka.storage.internals.log.ProducerStateManager``'s snapshot format, version 1. Pure.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.record.batch import BatchHeader
+from kafkalite.record.batch import MAX_SEQUENCE, NO_SEQUENCE, BatchHeader, CorruptRecordError, crc32c
 
-NO_SEQUENCE = -1
 NO_EPOCH = -1
 BATCHES_KEPT = 5
 """How many batches a producer may have in flight and still be recognised."""
-_MAX_SEQUENCE = (1 << 31) - 1
+_VERSION = 1
+_HEAD = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+def is_later(sequence: int, other: int) -> bool:
+    """Whether ``sequence`` comes after ``other`` (-1: before the first), across the wrap at 2^31."""
+    return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE >> 1
 
 
 class BatchMetadata(NamedTuple):
@@ -29,7 +39,7 @@ class BatchMetadata(NamedTuple):
     def first_sequence(self) -> int:
         """The first sequence, across the wrap at 2^31."""
         first = self.last_sequence - self.offset_delta
-        return first if first >= 0 else first + _MAX_SEQUENCE + 1
+        return first if first >= 0 else first + MAX_SEQUENCE + 1
 
     @property
     def first_offset(self) -> int:
@@ -103,7 +113,7 @@ class ProducerEntry:
         """Whether ``sequence`` follows the last one."""
         batches = self.batches
         last = batches[-1].last_sequence if batches else NO_SEQUENCE
-        return sequence == (last + 1 if last != _MAX_SEQUENCE else 0)
+        return sequence == (last + 1 if last != MAX_SEQUENCE else 0)
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         """The remembered batch that ``header`` repeats."""
@@ -126,7 +136,7 @@ class ProducerEntry:
     def check_sequence(self, header: BatchHeader) -> None:
         """Raises OUT_OF_ORDER_SEQUENCE_NUMBER where batches of the producer are missing before this one."""
         if header.producer_epoch != self.producer_epoch:
-            # The first batch of a new epoch starts anew; of a producer that is not known, anything is taken.
+            # A new epoch begins with sequence 0; a producer that is not known may begin with any sequence.
             if header.base_sequence == 0 or self.producer_epoch == NO_EPOCH:
                 return
             raise ApiError(
@@ -135,7 +145,7 @@ class ProducerEntry:
                 f"{header.base_sequence} instead of 0 (current epoch {self.producer_epoch})",
             )
         last = self.last_sequence
-        expected = last + 1 if last != _MAX_SEQUENCE else 0
+        expected = last + 1 if last != MAX_SEQUENCE else 0
         if header.base_sequence != expected:
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -180,3 +190,54 @@ class ProducerEntry:
         if first < 0:
             return None
         return CompletedTxn(self.producer_id, first, header.base_offset, not marker.commit)
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The bytes of a ``.snapshot`` file.
+
+    Layout: version (2 bytes), CRC-32C of all that follows it (4), number of entries (4), entries of 46 bytes. Of a
+    producer's batches only the last is kept.
+    """
+    body = bytearray(_COUNT.size)
+    count = 0
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else BatchMetadata(-1, -1, 0, -1)
+        body += _ENTRY.pack(
+            entry.producer_id,
+            entry.producer_epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.current_txn_first_offset,
+        )
+        count += 1
+    _COUNT.pack_into(body, 0, count)
+    return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes) -> list[ProducerEntry]:
+    """The producers in a file's bytes. Raises :class:`CorruptRecordError`."""
+    if len(data) < _HEAD.size + _COUNT.size:
+        raise CorruptRecordError("producer snapshot is cut short")
+    version, crc = _HEAD.unpack_from(data)
+    body = memoryview(data)[_HEAD.size :]
+    if version != _VERSION:
+        raise CorruptRecordError(f"producer snapshot has version {version}")
+    if crc32c(body) != crc:
+        raise CorruptRecordError("producer snapshot has a wrong CRC")
+    count = _COUNT.unpack_from(body)[0]
+    if len(body) != _COUNT.size + count * _ENTRY.size:
+        raise CorruptRecordError(f"producer snapshot of {count} entries has {len(body)} bytes")
+    entries = []
+    for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first = fields
+        entry = ProducerEntry(producer_id, epoch)
+        if offset >= 0:
+            entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+        entry.last_timestamp = timestamp
+        entry.coordinator_epoch = coordinator_epoch
+        entry.current_txn_first_offset = txn_first
+        entries.append(entry)
+    return entries

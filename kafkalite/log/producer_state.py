@@ -1,4 +1,4 @@
-"""The producers of a partition: who may append what, which transactions are open, and snapshots of it.
+"""The producers of a partition: their last sequences and epochs, their open transactions, and snapshots of both.
 
 Answers to: ``org.apache.kafka.storage.internals.log.ProducerStateManager``. Deterministic.
 """
@@ -7,46 +7,69 @@ from __future__ import annotations
 
 import bisect
 import logging
-import struct
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
 from kafkalite.log.partition_folder import DELETED_SUFFIX, SNAPSHOT_SUFFIX, Folder
-from kafkalite.log.producer_entry import NO_EPOCH, BatchMetadata, CompletedTxn, EndTxnMarker, ProducerEntry, StartedTxn
-from kafkalite.log.producer_snapshot import decode_snapshot, encode_snapshot
+from kafkalite.log.producer_entry import (
+    NO_EPOCH,
+    BatchMetadata,
+    CompletedTxn,
+    EndTxnMarker,
+    ProducerEntry,
+    StartedTxn,
+    decode_snapshot,
+    encode_snapshot,
+    is_later,
+)
 from kafkalite.record.batch import BatchHeader, CorruptRecordError
-from kafkalite.record.records import iter_records
+from kafkalite.record.records import ABORT, COMMIT, CONTROL_KEY, END_TXN_MARKER, iter_records
 
 log = logging.getLogger(__name__)
-_CONTROL_KEY = struct.Struct(">hh")
-_CONTROL_VALUE = struct.Struct(">hi")
 _MOST_REFUSED = 1000
-"""Producers whose refused first batches are remembered, a partition; one that gives up never sends it again."""
+"""How many refused batches a partition remembers; the bound is for producers that never send them again."""
 
 
 def read_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTxnMarker | None:
-    """What the control batch at ``position`` says; ``None`` for control records of other kinds."""
+    """The transaction marker in the control batch at ``position``; ``None`` for control records of other types."""
     for record in iter_records(buffer, header, position):
-        if record.key is None or len(record.key) < _CONTROL_KEY.size:
+        if record.key is None or len(record.key) < CONTROL_KEY.size:
             raise CorruptRecordError(f"control record at offset {header.base_offset} has no type")
-        kind = _CONTROL_KEY.unpack_from(record.key)[1]
-        if kind not in (0, 1) or record.value is None:
+        kind = CONTROL_KEY.unpack_from(record.key)[1]
+        if kind not in (ABORT, COMMIT) or record.value is None:
             return None
-        return EndTxnMarker(kind == 1, _CONTROL_VALUE.unpack_from(record.value)[1])
+        return EndTxnMarker(kind == COMMIT, END_TXN_MARKER.unpack_from(record.value)[1])
     return None
 
 
 class Staged:
-    """Changes of one append, checked but not yet made: they count once the bytes are written."""
+    """Checked changes of one append, which :meth:`ProducerStateManager.commit` makes once the bytes are written."""
 
     __slots__ = ("duplicate", "entries", "transactions")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.transactions: list[StartedTxn | CompletedTxn] = []
-        """What began and what ended, in the order of offsets."""
+        """The transactions that the append begins and ends, in the order of offsets."""
         self.duplicate: BatchMetadata | None = None
+
+
+class Refusal(NamedTuple):
+    """The earliest batch of a producer that was refused with ``error`` and that the producer will send again."""
+
+    producer_epoch: int
+    sequence: int
+    error: ErrorCode
+
+    def is_over(self, entry: ProducerEntry | None) -> bool:
+        """Whether the batch is not missing any more in the log that has ``entry`` of its producer."""
+        if entry is None:
+            return False
+        if entry.producer_epoch == self.producer_epoch:
+            return not is_later(self.sequence, entry.last_sequence)
+        return entry.producer_epoch > self.producer_epoch
 
 
 class ProducerStateManager:
@@ -69,8 +92,7 @@ class ProducerStateManager:
         self.entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
         self._unreplicated: list[CompletedTxn] = []
-        self._refused: dict[int, int] = {}
-        """Producers whose first batch was refused and will be sent again: id → epoch."""
+        self._refused: dict[int, Refusal] = {}
         self.map_end_offset = 0
         self.unsynced: set[int] = set()
         """Offsets of snapshots that are not known to be on the disk."""
@@ -78,12 +100,19 @@ class ProducerStateManager:
     # -- appending
 
     def stage(
-        self, headers: Sequence[tuple[int, BatchHeader]], buffer: Buffer, *, from_client: bool, checks: bool = True
+        self,
+        headers: Sequence[tuple[int, BatchHeader]],
+        buffer: Buffer,
+        *,
+        from_client: bool,
+        checks: bool = True,
+        had_other_leader: bool = False,
     ) -> Staged | None:
         """Check batches, given with their positions in ``buffer``, and return what they change; ``None`` for nothing.
 
-        ``checks`` is off for a follower and a recovery: what a leader took is taken. ``from_client`` adds the checks
-        of sequences and finds duplicates. Raises :class:`ApiError`.
+        ``checks`` is off for a follower and for recovery, because the leader has checked the batches. ``from_client``
+        adds the checks of sequences and finds duplicates. ``had_other_leader``: batches may be on their way to a
+        former leader. Raises :class:`ApiError`.
         """
         staged: Staged | None = None
         for position, header in headers:
@@ -107,8 +136,10 @@ class ProducerStateManager:
                 self._stage_marker(staged, entry, header, read_marker(buffer, position, header), checks)
                 continue
             if checks and from_client:
-                if self._refused and entry.producer_epoch == NO_EPOCH:
-                    self._check_first(header)
+                if self._refused:
+                    self._check_refused(header)
+                if had_other_leader and entry.producer_epoch == NO_EPOCH:
+                    self._check_begin(header)
                 entry.check_sequence(header)
             try:
                 if entry.append_data(header):
@@ -118,28 +149,61 @@ class ProducerStateManager:
                     raise
         return staged
 
-    def note_refusal(self, header: BatchHeader) -> None:
-        """A batch was refused, and its producer will send it again: if it is the producer's first, none comes before.
+    def note_refusal(self, header: BatchHeader, error: ErrorCode) -> None:
+        """A batch was refused with ``error``, after which its producer sends it again.
 
-        Of a producer without an entry any sequence is taken, because it may have been forgotten (KIP-360). The second
-        batch in flight would be taken so, and the first could then be written only behind it, or not at all
-        (KAFKA-14359).
+        Until that batch is written, the later batches in flight are refused with the same error, for two reasons:
+
+        - A producer without an entry may begin with any sequence, because its entry may have expired (KIP-360).
+          Therefore its second batch would be accepted, and the first one could only be written behind it, or not at
+          all (KAFKA-14359).
+        - The error of a gap, OUT_OF_ORDER_SEQUENCE_NUMBER, makes librdkafka begin a new producer epoch and renumber
+          what is unanswered in all partitions. What another leader wrote but answered with an error is then written
+          twice (https://github.com/confluentinc/librdkafka/issues/4953).
         """
-        if header.producer_id >= 0 and header.base_sequence == 0 and header.producer_id not in self.entries:
-            if len(self._refused) >= _MOST_REFUSED:
-                del self._refused[next(iter(self._refused))]
-            self._refused[header.producer_id] = header.producer_epoch
-
-    def _check_first(self, header: BatchHeader) -> None:
-        if self._refused.get(header.producer_id) != header.producer_epoch:
+        producer_id, sequence = header.producer_id, header.base_sequence
+        if producer_id < 0 or sequence < 0:
             return
-        if header.base_sequence:
+        refusal = Refusal(header.producer_epoch, sequence, error)
+        if refusal.is_over(self.entries.get(producer_id)):
+            return
+        known = self._refused.get(producer_id)
+        if known is not None and known.producer_epoch == header.producer_epoch and is_later(sequence, known.sequence):
+            return
+        if known is None and len(self._refused) >= _MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[producer_id] = refusal
+
+    def is_refused(self, producer_id: int) -> bool:
+        """Whether a refused batch of the producer is still missing; :meth:`commit` notes that it is written."""
+        return producer_id in self._refused
+
+    def _check_refused(self, header: BatchHeader) -> None:
+        """Raises the error with which a batch was refused that comes before this one and is still missing."""
+        refusal = self._refused.get(header.producer_id)
+        if refusal is None or refusal.producer_epoch != header.producer_epoch:
+            return
+        if is_later(header.base_sequence, refusal.sequence):
             raise ApiError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"the first batch of producer {header.producer_id} was refused, and comes before sequence "
+                refusal.error,
+                f"sequence {refusal.sequence} of producer {header.producer_id} was refused, and comes before sequence "
                 f"{header.base_sequence}",
             )
-        del self._refused[header.producer_id]
+
+    def _check_begin(self, header: BatchHeader) -> None:
+        """Raises NOT_LEADER_OR_FOLLOWER, once, if a producer that this log does not know begins with a later batch.
+
+        Its first batch may have gone to the former leader, which refuses it, and could not be written behind this one
+        (KAFKA-14359). The producer sends both again, in order. If it was forgotten here, only this batch comes again,
+        and is taken, because :meth:`note_refusal` has been called with it.
+        """
+        refusal = self._refused.get(header.producer_id)
+        if header.base_sequence > 0 and (refusal is None or refusal.producer_epoch != header.producer_epoch):
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"producer {header.producer_id} begins with sequence {header.base_sequence}; its batch before that may "
+                "be on the way to the former leader",
+            )
 
     @staticmethod
     def _stage_marker(
@@ -160,11 +224,13 @@ class ProducerStateManager:
         """Make the changes; returns each transaction that ended, with the last stable offset at its end."""
         self.entries.update(staged.entries)
         if self._refused:
-            # Another leader may have taken the batch that was refused here.
-            for producer_id in staged.entries:
-                self._refused.pop(producer_id, None)
+            # The batch that was refused is written, perhaps by another leader.
+            for producer_id, entry in staged.entries.items():
+                refusal = self._refused.get(producer_id)
+                if refusal is not None and refusal.is_over(entry):
+                    del self._refused[producer_id]
         ended = []
-        # In the order of offsets: a follower may be sent the end of a transaction with the starts of later ones.
+        # In the order of offsets, because one fetch may hold the end of a transaction and the starts of later ones.
         for txn in staged.transactions:
             if isinstance(txn, StartedTxn):
                 self._ongoing[txn.producer_id] = txn.first_offset
@@ -186,6 +252,11 @@ class ProducerStateManager:
         offsets.extend(txn.first_offset for txn in self._unreplicated)
         return min(offsets)
 
+    def has_late_transaction(self, before_ms: int) -> bool:
+        """Whether an open transaction got its last record before ``before_ms``, in ms since the epoch."""
+        entries = self.entries
+        return any(pid in entries and entries[pid].last_timestamp < before_ms for pid in self._ongoing)
+
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions that ended below ``high_watermark`` no longer hold the last stable offset back."""
         if self._unreplicated:
@@ -202,10 +273,11 @@ class ProducerStateManager:
         ]
         for producer_id in old:
             del self.entries[producer_id]
+            self._refused.pop(producer_id, None)
         return len(old)
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """Records below ``log_start_offset`` are gone, and transactions that began there with them."""
+        """Forget transactions that began below ``log_start_offset``, because their records are deleted."""
         self._ongoing = {pid: first for pid, first in self._ongoing.items() if first >= log_start_offset}
         self._unreplicated = [txn for txn in self._unreplicated if txn.last_offset >= log_start_offset]
 
@@ -244,8 +316,8 @@ class ProducerStateManager:
     def truncate_and_reload(self, first_offset: int, log_end_offset: int, now_ms: int, expiration_ms: int) -> None:
         """Go back to the latest usable snapshot at or below the log's end; later ones are removed.
 
-        ``first_offset`` is the first that is still in the files. What an older snapshot says is not used: batches are
-        missing since, and a producer that is not known at all may go on where one that is known wrongly may not.
+        ``first_offset`` is the first offset in the files. An older snapshot is not used, because the batches after it
+        are missing: a producer without an entry may continue with any sequence, one with a wrong entry is refused.
         """
         while self._snapshots and self._snapshots[-1] > log_end_offset:
             self.remove_snapshot(self._snapshots[-1])

@@ -1,4 +1,4 @@
-"""What is read anew from the batches themselves: indexes, epochs, producers.
+"""Recovery: indexes, leader epochs and producer state are rebuilt from the batches.
 
 Answers to: ``LogSegment.recover`` and ``UnifiedLog.rebuildProducerState``. Deterministic.
 """
@@ -29,7 +29,7 @@ class Cut(NamedTuple):
 def recover_segment(
     segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochCache, index_interval: int
 ) -> Cut:
-    """Check every batch, fill the indexes anew, and cut the file at the first batch that is not whole and intact.
+    """Check every batch, rebuild the indexes, and cut the file at the first batch that is not whole and intact.
 
     ``producers`` has to stand at the segment's base offset. The caller writes the indexes (``become_inactive``): that
     may fail, and then it already knows what was cut.
@@ -65,7 +65,7 @@ def recover_segment(
 
 
 def load_producers(segment: LogSegment, producers: ProducerStateManager, header: BatchHeader, data: memoryview) -> None:
-    """Take note of one batch that a leader once took; an aborted transaction goes to the segment's index."""
+    """Apply one batch to the producer state; an aborted transaction is added to the segment's transaction index."""
     staged = producers.stage(((0, header),), data, from_client=False, checks=False)
     if staged is not None:
         for txn, stable in producers.commit(staged):
@@ -81,7 +81,7 @@ def rebuild_producers(
     now_ms: int,
     expiration_ms: int,
 ) -> None:
-    """Bring ``producers`` to where they stood at ``end_offset``: the last snapshot, and the batches that follow it."""
+    """Set ``producers`` to their state at ``end_offset``, from the last snapshot and the batches that follow it."""
     producers.truncate_and_reload(min(segments[0].base_offset, end_offset), end_offset, now_ms, expiration_ms)
     if end_offset > producers.map_end_offset:
         newest = segments.bases[-2:]
@@ -94,7 +94,7 @@ def rebuild_producers(
             found = segment.find(start)
             if found is not None:
                 _replay(segment, producers, found[0], end_offset)
-    # What DeleteRecords has hidden still counts for sequences, but no longer for transactions.
+    # Batches below the log start offset (DeleteRecords) count for sequences, but not for transactions.
     producers.on_log_start(log_start_offset)
     producers.map_end_offset = end_offset
 
@@ -108,5 +108,5 @@ def _replay(segment: LogSegment, producers: ProducerStateManager, position: int,
         data = memoryview(segment.read(at, header.size)) if header.is_control else memoryview(b"")
         staged = producers.stage(((0, header),), data, from_client=False, checks=False)
         if staged is not None:
-            # The transaction index of this segment stands already.
+            # Add nothing to the transaction index, because that of this segment is complete.
             producers.commit(staged)

@@ -20,8 +20,8 @@ T = TypeVar("T")
 class StorageGuard:
     """Makes calls that touch the files of one log, and turns their failures into Kafka's errors.
 
-    A full disk refuses what changes nothing when it fails; every other ``OSError`` takes the log directory offline, of
-    which ``on_failure`` is told. Once ``broken``, every call is refused.
+    A full disk refuses an operation that changes nothing when it fails. Every other ``OSError`` takes the log directory
+    offline, and ``on_failure`` is called with it. Once ``broken``, every call is refused.
     """
 
     __slots__ = ("_on_failure", "broken", "log_dir", "topic_partition")

@@ -6,6 +6,7 @@ Answers to: ``org.apache.kafka.storage.internals.log.{LogAppendInfo,FetchDataInf
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkalite.common.errors import ApiError, ErrorCode
@@ -15,63 +16,27 @@ NO_TIMESTAMP = -1
 """Timestamp of a record that has none."""
 
 
+@dataclass(slots=True, eq=False)
 class AppendInfo:
-    """One append. ``duplicate`` says that the offsets are those of an earlier append of the same batch.
+    """One append, or the earlier append of the same batch.
 
-    ``log_append_time`` is -1 where producers set the timestamps; ``size`` is in bytes; ``leader_epoch`` is
-    that of the last batch.
+    ``log_append_time`` is -1 where producers set the timestamps; ``size`` is in bytes.
     """
 
-    __slots__ = (
-        "duplicate",
-        "first_offset",
-        "last_offset",
-        "leader_epoch",
-        "log_append_time",
-        "log_start_offset",
-        "max_timestamp",
-        "record_count",
-        "size",
-    )
-
-    def __init__(
-        self,
-        first_offset: int,
-        last_offset: int,
-        log_append_time: int,
-        log_start_offset: int,
-        max_timestamp: int,
-        record_count: int,
-        size: int,
-        duplicate: bool,
-        leader_epoch: int,
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.log_append_time = log_append_time
-        self.log_start_offset = log_start_offset
-        self.max_timestamp = max_timestamp
-        self.record_count = record_count
-        self.size = size
-        self.duplicate = duplicate
-        self.leader_epoch = leader_epoch
+    first_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+    size: int
 
 
+@dataclass(slots=True, eq=False)
 class ReadInfo:
-    """One read: ``records`` (``None`` = nothing), its ``size`` in bytes, and the offset that was asked for.
+    """One read: ``records`` (``None`` = nothing), its ``size`` in bytes, and the offset that was asked for."""
 
-    ``first_entry_incomplete``: the first batch is larger than what was allowed, and so is cut short.
-    """
-
-    __slots__ = ("first_entry_incomplete", "offset", "records", "size")
-
-    def __init__(
-        self, offset: int, records: FileRegion | None, size: int, first_entry_incomplete: bool = False
-    ) -> None:
-        self.offset = offset
-        self.records = records
-        self.size = size
-        self.first_entry_incomplete = first_entry_incomplete
+    offset: int
+    records: FileRegion | None
+    size: int
 
 
 class AbortedTxn(NamedTuple):

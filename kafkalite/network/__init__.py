@@ -1,1 +1,1 @@
-"""Sockets: the Kafka front door, connections to other brokers, the control plane. Reactor shell."""
+"""Sockets: the Kafka front door, connections to other brokers, control requests as bytes. Reactor shell."""

@@ -12,12 +12,22 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Awaitable
-from typing import Any
 
-from kafkalite.common.tasks import Future, deferred
+from twisted.python.failure import Failure
+
+from kafkalite.common.authentication import SaslClient, SaslError
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import Future, deferred, spawn
 from kafkalite.common.types import Part
+from kafkalite.network.endpoint_security import PLAINTEXT_CLIENT, ClientSecurity
 from kafkalite.network.output_queue import OutputQueue, WriteResult
-from kafkalite.network.sockets import OsSockets, Sockets
+from kafkalite.network.reactor import DelayedCall, ReactorSockets
+from kafkalite.network.sockets import Socket, Sockets
+from kafkalite.network.tls_channel import TlsChannel
+from kafkalite.network.tls_socket import TlsSocket
+from kafkalite.protocol import messages
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import decode_response, encode_request
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.frames import FrameParser, request_header, response_body_offset
 from kafkalite.protocol.memory import FramePool
@@ -28,6 +38,9 @@ _IN_PROGRESS = {0, 11, 36, 115}
 
 POOL = 1 << 22
 """Most bytes of memory that are kept for the next large answers."""
+_HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
+_SESSION_SHARE = 0.85
+"""The part of a session after which the client authenticates again; Kafka's clients wait for 85 to 95 %."""
 QUIET = 64
 """After this many small answers in a row the kept memory is released."""
 
@@ -56,19 +69,22 @@ class BrokerConnection:
 
     def __init__(
         self,
-        reactor: Any,
+        reactor: ReactorSockets,
         host: str,
         port: int,
         client_id: str | None,
         max_response_bytes: int = 0x7FFFFFFF,
-        sockets: Sockets | None = None,
+        *,
+        sockets: Sockets,
+        security: ClientSecurity = PLAINTEXT_CLIENT,
     ) -> None:
         self.host = host
         self.port = port
         self.client_id = client_id
         self._reactor = reactor
-        self._sockets = sockets or OsSockets(reactor)
-        self._sock: Any = None
+        self._security = security
+        self._sockets = sockets
+        self._sock: Socket | None = None
         self._fd = -1
         self._pool = FramePool(POOL)
         # Brokers send as many bytes as they announce, so the memory for the whole answer is taken at once.
@@ -78,10 +94,13 @@ class BrokerConnection:
         self._output = OutputQueue()
         self._pending: deque[_Pending] = deque()
         self._next_id = 0
-        self._timer: Any = None
+        self._timer: DelayedCall | None = None
         self._connecting: Future[None] | None = None
         self._state = "new"
         self._blocked = False
+        self._held: list[tuple[int, int, list[Part] | bytes, float, Future[memoryview]]] | None = None
+        """Requests that wait for the end of a re-authentication; ``None`` where none is running."""
+        self._session_timer: DelayedCall | None = None
 
     @property
     def connected(self) -> bool:
@@ -89,7 +108,7 @@ class BrokerConnection:
         return self._state == "open"
 
     async def connect(self, timeout: float = 10.0) -> None:
-        """Open the connection. Raises :class:`ConnectionLost`, after ``timeout`` seconds at the latest."""
+        """Open the connection and log in. Raises :class:`ConnectionLost`, after ``timeout`` seconds at the latest."""
         if self._state != "new":
             raise ConnectionLost(f"the connection to {self} was opened before")
         self._state = "connecting"
@@ -101,9 +120,68 @@ class BrokerConnection:
         )
         try:
             await connecting
+            if self._security.sasl is not None:
+                await self._authenticate(self._security.sasl(), timeout)
         finally:
             if timer.active():
                 timer.cancel()
+
+    async def _authenticate(self, client: SaslClient, timeout: float) -> None:
+        """One exchange. Raises :class:`ConnectionLost` if it fails; the connection is closed then."""
+        try:
+            lifetime_ms = await self._exchange(client, timeout)
+        except (SaslError, ProtocolError) as error:
+            self._lose(f"authentication failed: {error}")
+            raise ConnectionLost(f"{self}: authentication failed: {error}") from None
+        if lifetime_ms > 0 and self._state == "open":
+            self._session_timer = self._reactor.callLater(
+                lifetime_ms / 1000 * _SESSION_SHARE,
+                lambda: spawn(self._authenticate_again(timeout), f"authentication at {self}"),
+            )
+
+    async def _exchange(self, client: SaslClient, timeout: float) -> int:
+        """The length of the session in ms, 0 for one without an end."""
+        version = _HANDSHAKE_VERSION
+        handshake = messages.SaslHandshakeRequest(version=version, mechanism=client.mechanism)
+        answer = await self._ask(ApiKey.SASL_HANDSHAKE, version, handshake, timeout)
+        assert isinstance(answer, messages.SaslHandshakeResponse)
+        if answer.error_code != ErrorCode.NONE:
+            raise SaslError(f"the broker serves {', '.join(answer.mechanisms)}, not {client.mechanism}")
+        token, lifetime_ms = await self._evaluate(client, None), 0
+        version = _AUTHENTICATE_VERSION
+        while token is not None:
+            request = messages.SaslAuthenticateRequest(version=version, auth_bytes=token)
+            step = await self._ask(ApiKey.SASL_AUTHENTICATE, version, request, timeout)
+            assert isinstance(step, messages.SaslAuthenticateResponse)
+            if step.error_code != ErrorCode.NONE:
+                raise SaslError(step.error_message or f"error {step.error_code}")
+            token = await self._evaluate(client, bytes(step.auth_bytes))
+            lifetime_ms = step.session_lifetime_ms
+        return lifetime_ms
+
+    async def _evaluate(self, client: SaslClient, challenge: bytes | None) -> bytes | None:
+        executor = self._security.executor
+        if executor is None:
+            return client.evaluate(challenge)
+        return await executor.run(client.evaluate, challenge)
+
+    async def _ask(self, key: ApiKey, version: int, request: messages.Message, timeout: float) -> object:
+        return decode_response(
+            key, version, await self._send(key, version, encode_request(key, version, request), timeout)
+        )
+
+    async def _authenticate_again(self, timeout: float) -> None:
+        """Before the session ends; other requests wait meanwhile, because the broker would take them for tokens."""
+        if self._state != "open" or self._security.sasl is None:
+            return
+        self._held = []
+        try:
+            await self._authenticate(self._security.sasl(), timeout)
+        except ConnectionLost:
+            return
+        held, self._held = self._held, None
+        for api_key, version, body, limit, future in held:
+            deferred(self._send(api_key, version, body, limit)).chainDeferred(future)
 
     def _resolved(self, address: str) -> None:
         if self._state == "connecting":
@@ -112,8 +190,13 @@ class BrokerConnection:
             if result not in _IN_PROGRESS:
                 self._lose(os.strerror(result))
 
-    def attach(self, sock: Any) -> None:
+    def attach(self, sock: Socket) -> None:
         """Use ``sock``, which is connected or connecting."""
+        if self._security.tls is not None:
+            sock = TlsSocket(sock, self._security.tls, is_server=False, server_name=self.host)
+            channel = TlsChannel(self._reactor, sock)
+            channel.attach(self)
+            self._reactor = channel
         self._sock = sock
         self._fd = sock.fileno()
         self._scratch = bytearray(2 * FrameParser.LARGE)
@@ -128,6 +211,13 @@ class BrokerConnection:
         Fails with :class:`ConnectionLost`, also after ``timeout`` seconds without an answer, which closes the
         connection.
         """
+        if self._held is not None:
+            held: Future[memoryview] = Future()
+            self._held.append((api_key, version, body, timeout, held))
+            return held
+        return self._send(api_key, version, body, timeout)
+
+    def _send(self, api_key: int, version: int, body: list[Part] | bytes, timeout: float) -> Awaitable[memoryview]:
         future: Future[memoryview] = Future()
         if self._state != "open":
             future.errback(ConnectionLost(f"not connected to {self}"))
@@ -174,15 +264,18 @@ class BrokerConnection:
         """For Twisted's own log."""
         return "kafka-client"
 
-    def connectionLost(self, reason: Any) -> None:  # noqa: N802
+    def connectionLost(self, reason: Failure) -> None:  # noqa: N802
         """The reactor saw the connection fail."""
-        result = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if self._state != "closed" else 0
+        sock, result = self._sock, 0
+        if sock is not None and self._state != "closed":
+            result = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         self._lose(os.strerror(result) if result else str(getattr(reason, "value", reason)))
 
     def doWrite(self) -> None:  # noqa: N802
         """The socket is connected, or takes more bytes."""
-        if self._state == "connecting":
-            result = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        sock = self._sock
+        if sock is not None and self._state == "connecting":
+            result = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if result:
                 self._lose(os.strerror(result))
                 return
@@ -200,11 +293,12 @@ class BrokerConnection:
 
     def doRead(self) -> None:  # noqa: N802
         """Bytes of an answer have come."""
-        if self._state != "open":
+        sock = self._sock
+        if self._state != "open" or sock is None:
             return
         target = self._parser.target(memoryview(self._scratch))
         try:
-            count = self._sock.recv_into(target)
+            count = sock.recv_into(target)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -223,9 +317,21 @@ class BrokerConnection:
         except ProtocolError as error:
             self._lose(str(error))
 
+    # Methods that a TlsChannel calls (TlsOwner).
+
+    def tls_established(self) -> None:
+        """The handshake is complete: the reactor will call :meth:`doWrite`."""
+
+    def tls_holds(self, size: int) -> None:
+        """The handshake goes on."""
+
+    def tls_failed(self, why: str) -> None:
+        """The handshake failed."""
+        self._lose(f"no TLS: {why}")
+
     def _answer(self, frame: memoryview) -> None:
         if not self._pending:
-            raise ProtocolError("an answer that nobody asked for")
+            raise ProtocolError("an answer without a request")
         pending = self._pending[0]
         offset = response_body_offset(pending.api_key, pending.version, frame)
         correlation_id = _INT32.unpack_from(frame)[0]
@@ -238,11 +344,13 @@ class BrokerConnection:
         pending.future.callback(frame[offset:])
 
     def _write(self) -> None:
+        sock = self._sock
+        assert sock is not None  # the state is "open"
         try:
-            written = self._output.write(self._sock)
+            written = self._output.write(sock)
             while written == WriteResult.COLD:
                 self._output.cold_region().cold = False
-                written = self._output.write(self._sock)
+                written = self._output.write(sock)
         except OSError as error:
             self._lose(str(error))
             return
@@ -284,6 +392,11 @@ class BrokerConnection:
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
             connecting.errback(error)
+        if self._session_timer is not None and self._session_timer.active():
+            self._session_timer.cancel()
         pending, self._pending = self._pending, deque()
         for request in pending:
             request.future.errback(error)
+        held, self._held = self._held or [], None
+        for *_, future in held:
+            future.errback(error)

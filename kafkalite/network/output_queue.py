@@ -9,9 +9,9 @@ from __future__ import annotations
 import errno
 import os
 from enum import IntEnum
-from typing import Any
 
-from kafkalite.common.types import FileRegion, Part
+from kafkalite.common.types import Buffer, FileRegion, Part
+from kafkalite.network.sockets import WritableSocket
 
 MSG_MORE = 0x8000
 """Linux: more bytes follow at once, so the kernel need not send a small packet for these."""
@@ -96,7 +96,7 @@ class OutputQueue:
             self._regions += 1
         return first
 
-    def write(self, sock: Any) -> WriteResult:
+    def write(self, sock: WritableSocket) -> WriteResult:
         """Write what the socket takes. Raises ``OSError`` where the connection failed, and :class:`RegionError`."""
         if self._regions and self.size <= SMALL:
             self._copy_regions()
@@ -136,15 +136,15 @@ class OutputQueue:
                     self._regions -= 1
                     self.memory += len(data)
 
-    def _send_joined(self, sock: Any) -> int:
+    def _send_joined(self, sock: WritableSocket) -> int:
         """Send all parts in one call: the common case of a few small answers."""
         parts = self._parts
-        data: Any = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]
+        data: Buffer = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type, assignment]
         if self._done:
             data = memoryview(data)[self._done :]
             self._done = 0
         try:
-            sent: int = sock.send(data)
+            sent = sock.send(data)
         except (BlockingIOError, InterruptedError):
             parts[:] = (data,)
             raise
@@ -156,8 +156,8 @@ class OutputQueue:
         self.size -= sent
         return sent
 
-    def _send_gathered(self, sock: Any) -> int:
-        batch: list[Any] = []
+    def _send_gathered(self, sock: WritableSocket) -> int:
+        batch: list[Buffer] = []
         more = 0
         for part in self._parts:
             if type(part) is FileRegion:
@@ -168,12 +168,12 @@ class OutputQueue:
                 break
         if self._done:
             batch[0] = memoryview(batch[0])[self._done :]
-        sent: int = sock.send(batch[0], more) if len(batch) == 1 else sock.sendmsg(batch, (), more)
+        sent = sock.send(batch[0], more) if len(batch) == 1 else sock.sendmsg(batch, (), more)
         self.memory -= sent
         self._wrote(sent)
         return sent
 
-    def _send_file(self, sock: Any, region: FileRegion) -> int:
+    def _send_file(self, sock: WritableSocket, region: FileRegion) -> int:
         left = region.count - self._done
         try:
             sent = send_file(sock, region.fd, region.position + self._done, left)
@@ -204,7 +204,7 @@ class OutputQueue:
             del parts[:full]
 
 
-def send_file(sock: Any, fd: int, position: int, count: int) -> int:
+def send_file(sock: WritableSocket, fd: int, position: int, count: int) -> int:
     """``sendfile`` to a socket; the simulation's sockets in memory have a ``send_file`` of their own."""
     own = getattr(sock, "send_file", None)
     if own is not None:

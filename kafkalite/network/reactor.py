@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from twisted.internet import defer, error
+from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from kafkalite.common.clock import Timer
@@ -20,12 +22,74 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+class DelayedCall(Protocol):
+    """Twisted's ``IDelayedCall``."""
+
+    def cancel(self) -> None: ...
+    def active(self) -> bool: ...
+    def getTime(self) -> float: ...  # noqa: N802
+
+
+class Descriptor(Protocol):
+    """What the reactor watches: Twisted's ``IFileDescriptor``."""
+
+    def fileno(self) -> int: ...
+    def connectionLost(self, reason: Failure, /) -> None: ...  # noqa: N802
+
+
+class ReadDescriptor(Descriptor, Protocol):
+    """Twisted's ``IReadDescriptor``."""
+
+    def doRead(self) -> BaseException | None: ...  # noqa: N802
+
+
+class WriteDescriptor(Descriptor, Protocol):
+    """Twisted's ``IWriteDescriptor``."""
+
+    def doWrite(self) -> BaseException | None: ...  # noqa: N802
+
+
+class ReactorTime(Protocol):
+    """Twisted's ``IReactorTime``."""
+
+    def seconds(self) -> float: ...
+    def callLater(self, delay: float, call: Callable[..., object], /, *args: object) -> DelayedCall: ...  # noqa: N802
+
+
+class ReactorThreads(Protocol):
+    """Of Twisted's ``IReactorFromThreads`` and ``IReactorCore``."""
+
+    def callFromThread(self, call: Callable[..., object], /, *args: object) -> None: ...  # noqa: N802
+    def addSystemEventTrigger(  # noqa: N802
+        self, phase: str, event: str, call: Callable[[], object], /
+    ) -> object: ...
+
+
+class ReactorSockets(ReactorTime, Protocol):
+    """Twisted's ``IReactorFDSet``."""
+
+    def addReader(self, reader: ReadDescriptor, /) -> None: ...  # noqa: N802
+    def addWriter(self, writer: WriteDescriptor, /) -> None: ...  # noqa: N802
+    def removeReader(self, reader: ReadDescriptor, /) -> None: ...  # noqa: N802
+    def removeWriter(self, writer: WriteDescriptor, /) -> None: ...  # noqa: N802
+
+
+class ReactorNames(Protocol):
+    """Of Twisted's ``IReactorCore``."""
+
+    def resolve(self, name: str, /) -> Awaitable[str]: ...
+
+
+class Reactor(ReactorSockets, ReactorThreads, Protocol):
+    """What a broker uses of Twisted's reactor. The simulation has a reactor of its own."""
+
+
 class ReactorTimer:
     """A call that the reactor will make."""
 
     __slots__ = ("_call",)
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: DelayedCall) -> None:
         self._call = call
 
     def cancel(self) -> None:
@@ -39,7 +103,7 @@ class ReactorTimer:
 class ReactorClock:
     """A :class:`kafkalite.common.clock.Clock` on Twisted's reactor."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: ReactorTime) -> None:
         self._reactor = reactor
 
     monotonic = staticmethod(time.monotonic)
@@ -49,7 +113,7 @@ class ReactorClock:
         """Wall-clock milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
-    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> Timer:
+    def call_later(self, delay: float, call: Callable[..., object], *args: object) -> Timer:
         """Make ``call(*args)`` after ``delay`` seconds; a failure is logged."""
         return ReactorTimer(self._reactor.callLater(max(0.0, delay), call, *args))
 
@@ -57,12 +121,12 @@ class ReactorClock:
 class ThreadExecutor:
     """A :class:`kafkalite.common.tasks.Executor`: at most ``size`` threads, started when first needed."""
 
-    def __init__(self, reactor: Any, size: int = 4, name: str = "blocking") -> None:
+    def __init__(self, reactor: ReactorThreads, size: int = 4, name: str = "blocking") -> None:
         self._reactor = reactor
         self._pool = ThreadPool(0, size, name)
         self._closed = False
 
-    def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
+    def run(self, call: Callable[..., T], *args: object) -> Awaitable[T]:
         """Make ``call(*args)`` in a thread; the outcome comes back on the reactor. Fails once closed."""
         if self._closed:
             return defer.fail(RuntimeError("the threads have ended"))
@@ -70,14 +134,15 @@ class ThreadExecutor:
             self._pool.start()
             # The process does not end while a thread of the pool runs.
             self._reactor.addSystemEventTrigger("after", "shutdown", self.close)
-        return cast("Awaitable[T]", deferToThreadPool(self._reactor, self._pool, call, *args))
+        reactor = cast("IReactorFromThreads", self._reactor)
+        return cast("Awaitable[T]", deferToThreadPool(reactor, self._pool, call, *args))
 
     def resize(self, size: int) -> None:
         """At most ``size`` threads from now on."""
         self._pool.adjustPoolsize(0, size)
 
     def close(self) -> None:
-        """Wait for the calls under way, then end the threads."""
+        """Wait for the running calls, then end the threads."""
         if not self._closed:
             self._closed = True
             if self._pool.started:

@@ -6,13 +6,18 @@ Answers to: ``org.apache.kafka.common.memory.SimpleMemoryPool`` under ``queued.m
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
+
+RESERVE: Final = 1 << 24
+"""Bytes beyond the limit for the first requests of new connections: the largest request of a controller fits."""
 
 
 class RequestMemory:
     """Counts requests and their bytes; tells connections when to stop reading and when to go on.
 
     ``limit``: bytes of requests in memory at which reading stops. One read of each connection may exceed it, and a
-    single request that is larger.
+    single request that is larger. The requests of a controller are read nevertheless, because a change of leaders may
+    be what the requests in memory wait for.
     """
 
     def __init__(self, limit: int) -> None:
@@ -27,6 +32,11 @@ class RequestMemory:
     def is_exhausted(self) -> bool:
         """Whether connections must not read new requests until others are answered."""
         return self.held > self.limit and self.outstanding > 0
+
+    @property
+    def has_reserve(self) -> bool:
+        """Whether a new connection may be read although :attr:`is_exhausted`: it may be a controller's."""
+        return self.held <= self.limit + RESERVE
 
     def wait(self, resume: Callable[[], object]) -> None:
         """Call ``resume`` when there is memory again."""

@@ -1,6 +1,6 @@
 """The broker's socket server: accepts connections, reads requests, writes answers in order.
 
-Answers to: ``kafka.network.{SocketServer,ConnectionQuotas}``. Reactor shell.
+Answers to: ``kafka.network.SocketServer``. Reactor shell.
 
 It uses no transports of Twisted, because they read 64 KB at a time into new byte strings and copy what they write.
 Small requests are read many at a time into one buffer that all connections share, large ones into memory of their own;
@@ -16,19 +16,31 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
 
+from kafkalite.common.authentication import AuthenticationStep
 from kafkalite.common.errors import StartupError
+from kafkalite.common.events import EventRecorder, ignore_event
+from kafkalite.common.one_at_a_time import OneAtATime
 from kafkalite.common.tasks import Executor, Future, deferred
 from kafkalite.common.types import FileRegion
 from kafkalite.network.connection import Connection
+from kafkalite.network.connection_quotas import ConnectionQuotas
+from kafkalite.network.connection_totals import ConnectionTotals
+from kafkalite.network.endpoint_security import PLAINTEXT, ListenerSecurity
+from kafkalite.network.failed_authentications import FailedAuthentications
+from kafkalite.network.handshake_turns import HandshakeTurns
 from kafkalite.network.limits import NetworkLimits
 from kafkalite.network.listener import Listener
 from kafkalite.network.output_queue import is_resident, read_ahead
+from kafkalite.network.pending_step import PendingStep
 from kafkalite.network.rate_limited_log import RateLimitedLog
+from kafkalite.network.reactor import DelayedCall, ReactorSockets
 from kafkalite.network.request import ConnectionInfo, RequestHandler
 from kafkalite.network.request_memory import RequestMemory
-from kafkalite.network.sockets import OsSockets, Sockets
+from kafkalite.network.sockets import BoundSocket, OsSockets, Socket, Sockets
+from kafkalite.network.tls_channel import TlsChannel
+from kafkalite.network.tls_socket import TlsSocket
+from kafkalite.network.unauthenticated_clients import UnauthenticatedClients
 from kafkalite.protocol.memory import FramePool
 
 log = logging.getLogger(__name__)
@@ -39,6 +51,8 @@ POOL = 1 << 23
 """Most bytes of memory that are kept for the next large requests."""
 SWEEP = 5.0
 """Most seconds between two searches for idle connections."""
+MAX_REFUSED = 1000
+"""Most sockets that are kept open although they are refused."""
 BUSY = 200
 """More events than this in :data:`SWEEP` seconds are load; after it, free memory goes back to the system."""
 
@@ -48,73 +62,90 @@ class KafkaServer:
 
     def __init__(
         self,
-        reactor: Any,
+        reactor: ReactorSockets,
         handler: RequestHandler,
         limits: NetworkLimits | None = None,
         executor: Executor | None = None,
         now: Callable[[], float] = time.monotonic,
         sockets: Sockets | None = None,
+        time_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        record: EventRecorder = ignore_event,
     ) -> None:
         self.reactor = reactor
         self.handler = handler
         self.limits = limits or NetworkLimits()
+        self.quotas = ConnectionQuotas(self.limits)
         self.now = now
+        self.time_ms = time_ms
         self.scratch = bytearray(SCRATCH)
         self.view = memoryview(self.scratch)
         self.pool = FramePool(POOL)
         self.complaints = RateLimitedLog(log, now)
         self.memory = RequestMemory(self.limits.max_inflight_bytes)
         self.is_stopping = False
+        self._handshakes = HandshakeTurns(reactor, now)
+        self.failed_authentications = FailedAuthentications(log, now, record=record)
+        self.totals = ConnectionTotals()
         self._executor = executor
-        self._sockets = sockets or OsSockets(reactor)
-        self._bound: list[tuple[Any, str]] = []
+        self._authentications = None if executor is None else OneAtATime(executor)
+        self._sockets = OsSockets(None) if sockets is None else sockets
+        # A quarter, because a log directory goes offline when a segment cannot be opened.
+        self.unauthenticated = UnauthenticatedClients(now, self._sockets.descriptors // 4)
+        self._bound: list[tuple[BoundSocket, str, ListenerSecurity]] = []
         self._listeners: list[Listener] = []
         self._connections: dict[Connection, None] = {}
-        self._per_ip: Counter[str] = Counter()
+        self._refused: dict[Socket, DelayedCall] = {}
+        """Sockets of addresses that connect too fast, until they are closed."""
         self._ids = count(1)
         self._depth = 0
         self._events = 0
         self._was_busy = False
         self._dirty: list[Connection] = []
         self._flush_planned = False
-        self._sweeper: Any = None
+        self._sweeper: DelayedCall | None = None
         self._drained: Future[None] | None = None
 
     # Listeners and connections.
 
-    def bind(self, host: str, port: int, listener: str = "PLAINTEXT") -> int:
+    def bind(self, host: str, port: int, listener: str = "PLAINTEXT", security: ListenerSecurity = PLAINTEXT) -> int:
         """Take a port (0: a free one) without listening yet, and return it. Raises :class:`StartupError`."""
         sock = self._sockets.bind(host, port)
-        self._bound.append((sock, listener))
-        bound: int = sock.getsockname()[1]
-        return bound
+        self._bound.append((sock, listener, security))
+        return sock.getsockname()[1]
 
-    def bind_all(self, addresses: Sequence[tuple[str, int, str]]) -> dict[str, int]:
-        """:meth:`bind` for several (host, port, listener), or for none where one port cannot be had; ports by listener.
+    def bind_all(self, addresses: Sequence[tuple[str, int, str, ListenerSecurity]]) -> dict[str, int]:
+        """:meth:`bind` for several, or for none where one port cannot be had; ports by listener.
 
         Raises :class:`StartupError`.
         """
         before = len(self._bound)
         try:
-            return {listener: self.bind(host, port, listener) for host, port, listener in addresses}
+            return {name: self.bind(host, port, name, security) for host, port, name, security in addresses}
         except StartupError:
-            for sock, _ in self._bound[before:]:
+            for sock, _, _ in self._bound[before:]:
                 sock.close()
             del self._bound[before:]
             raise
 
+    def queue(self) -> None:
+        """Listen on all that :meth:`bind` took: connections wait until :meth:`open`. Raises :class:`StartupError`."""
+        for sock, _, _ in self._bound:
+            self._sockets.listen(sock, self.limits.backlog)
+
     def open(self) -> None:
         """Accept connections on all that :meth:`bind` took. Raises :class:`StartupError`."""
+        self.queue()
         bound, self._bound = self._bound, []
-        for sock, listener in bound:
-            self._sockets.listen(sock, self.limits.backlog)
-            self._listeners.append(Listener(self.reactor, sock, listener, self.accepted, self.complaints))
+        for sock, listener, security in bound:
+            self._listeners.append(
+                Listener(self.reactor, sock, listener, security, self.accepted, self.quotas.has_slot, self.complaints)
+            )
         if self._sweeper is None:
             self._plan_sweep()
 
-    def listen(self, host: str, port: int, listener: str = "PLAINTEXT") -> int:
+    def listen(self, host: str, port: int, listener: str = "PLAINTEXT", security: ListenerSecurity = PLAINTEXT) -> int:
         """:meth:`bind` and :meth:`open` in one."""
-        bound = self.bind(host, port, listener)
+        bound = self.bind(host, port, listener, security)
         self.open()
         return bound
 
@@ -131,20 +162,41 @@ class KafkaServer:
         """How many connections are open."""
         return len(self._connections)
 
-    def accepted(self, sock: Any, address: Any, listener: str) -> None:
-        """Take over a socket that a listener accepted, or refuse it."""
+    @property
+    def connections_by_listener(self) -> Counter[str]:
+        """How many connections are open, by listener."""
+        return Counter(connection.info.listener for connection in self._connections)
+
+    @property
+    def listener_names(self) -> list[str]:
+        """The listeners that accept connections."""
+        return [listener.name for listener in self._listeners]
+
+    def reconfigure(self, limits: NetworkLimits) -> None:
+        """Obey other limits from now on."""
+        self.limits = self.quotas.limits = limits
+        for listener in self._listeners:
+            listener.resume()
+
+    def accepted(self, sock: Socket, address: object, listener: str, security: ListenerSecurity = PLAINTEXT) -> float:
+        """Take over or refuse a socket that a listener accepted; returns for how many seconds it accepts no other."""
         ip = address[0] if isinstance(address, tuple) else str(address)
-        limits = self.limits
-        why = ""
-        if len(self._connections) >= limits.max_connections:
-            why = f"max.connections={limits.max_connections} are open"
-        elif self._per_ip[ip] >= limits.max_connections_per_ip:
-            why = f"max.connections.per.ip={limits.max_connections_per_ip} are open from there"
-        if why or self.is_stopping:
-            if why:
-                self.complaints.warning("refusing a connection from %s: %s", ip, why)
+        limits, quotas = self.limits, self.quotas
+        if self.is_stopping:
             sock.close()
-            return
+            return 0.0
+        now_ms = int(self.now() * 1000)
+        pause = quotas.pause_ms(listener, now_ms) / 1000
+        refused_ms = quotas.refused_ms(ip, now_ms)
+        if refused_ms:
+            self._refuse_later(sock, ip, refused_ms / 1000)
+            return pause
+        if quotas.per_ip[ip] >= quotas.max_of_ip(ip):
+            self.complaints.warning(
+                "refusing a connection from %s: max.connections.per.ip=%d are open from there", ip, quotas.max_of_ip(ip)
+            )
+            sock.close()
+            return pause
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -154,17 +206,52 @@ class KafkaServer:
         if limits.receive_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
         peer = f"{ip}:{address[1]}" if isinstance(address, tuple) else ip
-        connection = Connection(self, sock, ip, ConnectionInfo(next(self._ids), peer, listener))
+        info = ConnectionInfo(next(self._ids), peer, listener, ip, security.protocol)
+        if security.tls is None:
+            connection = Connection(self, sock, ip, info, security)
+        else:
+            secure = TlsSocket(sock, security.tls(), is_server=True)
+            channel = TlsChannel(self.reactor, secure, self._handshakes)
+            connection = Connection(self, secure, ip, info, security, channel)
+            channel.attach(connection)
         self._connections[connection] = None
-        self._per_ip[ip] += 1
+        self.totals.created[listener] += 1
+        if security.begins_with_handshake:
+            self.unauthenticated.add(connection)
+        quotas.opened(listener, ip)
         connection.start_reading()
+        if quotas.is_above:
+            self._make_room()
+        return pause
+
+    def _refuse_later(self, sock: Socket, ip: str, seconds: float) -> None:
+        """Close a connection that came too fast, but not at once: its client would connect again at once."""
+        self.complaints.warning("refusing a connection from %s: connection_creation_rate is exceeded", ip)
+        if len(self._refused) >= MAX_REFUSED:
+            sock.close()
+            return
+
+        def close() -> None:
+            del self._refused[sock]
+            sock.close()
+
+        self._refused[sock] = self.reactor.callLater(seconds, close)
+
+    def _make_room(self) -> None:
+        """A broker has connected although there are max.connections: the client that was idle for longest goes."""
+        clients = [each for each in self._connections if not self.quotas.is_protected(each.info.listener)]
+        if clients:
+            longest = min(clients, key=lambda connection: connection.last_active)
+            self.complaints.warning("closing the connection of %s: max.connections are open", longest.info.peer)
+            longest.close("a broker needs its place")
 
     def forget(self, connection: Connection) -> None:
         """``connection`` is closed."""
         self._connections.pop(connection, None)
-        self._per_ip[connection.ip] -= 1
-        if self._per_ip[connection.ip] <= 0:
-            del self._per_ip[connection.ip]
+        self.unauthenticated.remove(connection)
+        self.quotas.closed(connection.info.listener, connection.ip)
+        for listener in self._listeners:
+            listener.resume()
         self._check_drained()
 
     def _plan_sweep(self) -> None:
@@ -177,13 +264,16 @@ class KafkaServer:
         idle = self.limits.idle_timeout
         before = self.now() - idle
         for connection in list(self._connections) if idle > 0 else ():
-            waits_for_us = connection.outstanding and not connection.output
-            if connection.last_active < before and not waits_for_us:
+            waits_for_us = connection.is_muted or (connection.outstanding and not connection.output)
+            # The controller's connection stays, because a new one would have no priority before its first request.
+            if connection.last_active < before and not waits_for_us and not connection.info.is_of_controller:
                 connection.close(f"idle for more than {idle:g} s")
         self._plan_sweep()
 
     def _tidy(self) -> None:
+        self.failed_authentications.report()
         self.pool.trim()
+        self.quotas.tidy(int(self.now() * 1000))
         busy = self._events > BUSY
         self._events = 0
         if self._was_busy and not busy:
@@ -241,6 +331,13 @@ class KafkaServer:
             finished, lambda failure: done(failure.value)
         ).addErrback(lambda failure: log.error("reading ahead failed: %s", failure.value))
 
+    def make_step(
+        self, work: Callable[[], AuthenticationStep], done: Callable[[AuthenticationStep | None], None]
+    ) -> PendingStep:
+        """Make a step of an authentication off the reactor, then call ``done``, with ``None`` if that failed."""
+        assert self._authentications is not None, "a server whose clients' logins block is given threads"
+        return PendingStep(self._authentications.run(work), done)
+
     # The end.
 
     async def stop(self, grace: float = 1.0) -> None:
@@ -249,10 +346,14 @@ class KafkaServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        for sock, _ in self._bound:
+        for sock, _, _ in self._bound:
             sock.close()
         for listener in self._listeners:
             listener.close()
+        for refused, timer in self._refused.items():
+            timer.cancel()
+            refused.close()
+        self._refused.clear()
         for connection in list(self._connections):
             connection.stop_reading()
             if not connection.outstanding and not connection.output:

@@ -7,37 +7,77 @@ runs whole clusters on sockets in memory.
 
 from __future__ import annotations
 
+import resource
 import socket
 from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Protocol
 
 from kafkalite.common.errors import StartupError
+from kafkalite.common.types import Buffer
+from kafkalite.network.reactor import ReactorNames
+
+
+class WritableSocket(Protocol):
+    """What writing needs of a socket."""
+
+    def fileno(self) -> int: ...
+    def send(self, data: Buffer, flags: int = 0, /) -> int: ...
+    def sendmsg(self, buffers: list[Buffer], ancillary: tuple[()] = (), flags: int = 0, /) -> int: ...
+
+
+class Socket(WritableSocket, Protocol):
+    """The methods of :class:`socket.socket` that the network calls; the simulation has sockets of its own."""
+
+    @property
+    def family(self) -> int: ...
+    def close(self) -> None: ...
+    def setblocking(self, flag: bool, /) -> None: ...
+    def setsockopt(self, level: int, option: int, value: int, /) -> None: ...
+    def getsockopt(self, level: int, option: int, /) -> int: ...
+    def recv_into(self, target: memoryview, /) -> int: ...
+
+
+class BoundSocket(Protocol):
+    """A socket with an address, as the listeners use it."""
+
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+    def getsockname(self) -> tuple[str, int]: ...
+    def accept(self) -> tuple[Socket, object]: ...
 
 
 class Sockets(Protocol):
     """Opens sockets, which do not block and have the methods of :class:`socket.socket`."""
 
-    def bind(self, host: str, port: int) -> Any:
+    @property
+    def descriptors(self) -> int:
+        """How many sockets and files the process may have open."""
+
+    def bind(self, host: str, port: int) -> BoundSocket:
         """A socket with its address (port 0: a free one), which refuses connections until :meth:`listen`.
 
         Raises :class:`StartupError` with what to do.
         """
 
-    def listen(self, sock: Any, backlog: int) -> None:
+    def listen(self, sock: BoundSocket, backlog: int) -> None:
         """Let a bound socket accept. Raises :class:`StartupError` if another process has taken the port."""
 
     def resolve(self, host: str) -> Awaitable[str]:
         """The address of ``host``. Fails if the name is unknown."""
 
-    def connect(self, address: str, port: int) -> tuple[Any, int]:
+    def connect(self, address: str, port: int) -> tuple[Socket, int]:
         """A socket that connects to ``address``, and the error number that ``connect_ex`` gave."""
 
 
 class OsSockets:
-    """The :class:`Sockets` of the operating system; names are resolved by Twisted's ``reactor``."""
+    """The :class:`Sockets` of the operating system; names are resolved by Twisted's ``reactor``, if there is one."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: ReactorNames | None) -> None:
         self._reactor = reactor
+
+    @property
+    def descriptors(self) -> int:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def bind(self, host: str, port: int) -> socket.socket:
         try:
@@ -54,7 +94,8 @@ class OsSockets:
             raise _cannot_listen(f"{host or '0.0.0.0'}:{port}", error) from None
         return sock
 
-    def listen(self, sock: socket.socket, backlog: int) -> None:
+    def listen(self, sock: BoundSocket, backlog: int) -> None:
+        assert isinstance(sock, socket.socket)
         try:
             sock.listen(backlog)
         except OSError as error:
@@ -64,8 +105,8 @@ class OsSockets:
         sock.setblocking(False)
 
     def resolve(self, host: str) -> Awaitable[str]:
-        resolved: Awaitable[str] = self._reactor.resolve(host)
-        return resolved
+        assert self._reactor is not None
+        return self._reactor.resolve(host)
 
     def connect(self, address: str, port: int) -> tuple[socket.socket, int]:
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)

@@ -75,18 +75,30 @@ def librdkafka_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
         }
     if config.sasl is not None:
         sasl = config.sasl
-        told |= {"sasl.mechanism": sasl.mechanism, "sasl.username": sasl.username, "sasl.password": sasl.password}
+        told |= {
+            "sasl.mechanism": sasl.mechanism,
+            "sasl.username": sasl.username or None,
+            "sasl.password": sasl.password or None,
+            "sasl.kerberos.service.name": sasl.service or None,
+            "sasl.kerberos.keytab": sasl.keytab or None,
+            "sasl.kerberos.principal": sasl.principal or None,
+        }
     return {name: value for name, value in told.items() if value is not None}
 
 
 def _admin(pipeline: Pipeline) -> Any:
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     try:
         settings = librdkafka_settings(pipeline.kafka)
     except ClientConfigError as error:
         raise PipelineError(f"{pipeline.where} [kafka]: {error}") from None
-    return AdminClient({**settings, "log_level": 0})
+    try:
+        return AdminClient({**settings, "log_level": 0})
+    except KafkaException as error:
+        # As where librdkafka was built without the mechanism.
+        raise PipelineError(f"{pipeline.where} [kafka]: {error.args[0].str()}") from None
 
 
 def _topics(pipeline: Pipeline, admin: Any) -> Collection[str]:

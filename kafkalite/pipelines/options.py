@@ -23,7 +23,7 @@ T = TypeVar("T")
 _NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def parse_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
+def parse_table(cls: type[T], table: Mapping[str, object], where: str) -> T:
     """``table`` as a ``cls``, whose fields are its keys. ``where`` is the file and the table's name, for errors.
 
     Raises :class:`PipelineError`.
@@ -53,7 +53,7 @@ def unknown_key(key: str, known: Iterable[str], where: str) -> PipelineError:
     return PipelineError(f"{where}: unknown key '{key}' ({hint})")
 
 
-def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
     """``a.b = 1``, which TOML reads as a table in a table, as the one key that was meant."""
     flat: dict[str, Any] = {}
     for key, value in table.items():

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.jobs import JOBS
@@ -62,7 +62,7 @@ class Pipeline:
     kafka: Mapping[str, str] = field(default_factory=dict)
     trigger: Trigger = Trigger()
     spark: SparkSettings = SparkSettings()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     checkpoints: str | None = None
     where: str = "pipeline"
 
@@ -119,7 +119,7 @@ def parse(text: str, where: str, environment: Mapping[str, str] = os.environ) ->
     )
 
 
-def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+def _text(table: Mapping[str, object], key: str, where: str) -> str:
     if key not in table:
         raise PipelineError(f"{where}: the key '{key}' is missing")
     value = table[key]
@@ -128,7 +128,7 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
     return value
 
 
-def _options(job: str, table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+def _options(job: str, table: Mapping[str, object], where: str) -> Mapping[str, object]:
     """A job's own options: Connect's are three tables of the file, all others' are one."""
     tables = _CONNECT_TABLES if job == "connect" else ("options",)
     for name in (*_CONNECT_TABLES, "options"):
@@ -137,11 +137,10 @@ def _options(job: str, table: Mapping[str, Any], where: str) -> Mapping[str, Any
             raise PipelineError(f"{where}: the job '{job}' has no table [{name}], but {wanted}")
     if job == "connect":
         return {name: table[name] for name in tables if name in table}
-    options: Mapping[str, Any] = table.get("options", {})
-    return options
+    return cast("Mapping[str, object]", table.get("options", {}))
 
 
-def _spark(table: Mapping[str, Any], where: str) -> SparkSettings:
+def _spark(table: Mapping[str, object], where: str) -> SparkSettings:
     settings = flatten(table)
     own: dict[str, Any] = {key: settings.pop(key) for key in ("master", "jars", "packages") if key in settings}
     for key in settings:

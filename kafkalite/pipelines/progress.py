@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
 
 from kafkalite.pipelines.state import QueryStatus
 from kafkalite.spark.offsets import offsets_from_json
@@ -20,26 +26,26 @@ _NEW = {"position": 0}
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
     """Calls ``progressed`` with the name and progress of a query, and ``ended`` with the id of its run."""
 
-    def __init__(self, progressed: Callable[[str, Any], None], ended: Callable[[str], None]) -> None:
+    def __init__(self, progressed: Callable[[str, StreamingQueryProgress], None], ended: Callable[[str], None]) -> None:
         self._progressed = progressed
         self._ended = ended
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Ignored, because nothing has been processed yet."""
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """A micro-batch is complete."""
         self._progressed(event.progress.name, event.progress)
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Ignored, because there was no new input."""
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """A query has ended or failed."""
         self._ended(str(event.runId))
 
 
-def advance(status: QueryStatus, progress: Any, now: float) -> None:
+def advance(status: QueryStatus, progress: StreamingQueryProgress, now: float) -> None:
     """Add a micro-batch to the counts."""
     # Do not count the stream that triggers the rounds of a table's reader, because it has one row of its own a round.
     rounds = any(source.description.startswith("RatePerMicroBatch") for source in progress.sources)
@@ -59,14 +65,14 @@ def behind(sources: list[tuple[str | None, str | None]]) -> int | None:
     return sum(found) if found else None
 
 
-def _load(text: str | None) -> Any:
+def _load(text: str | None) -> object:
     try:
         return json.loads(text or "null")
     except ValueError:
         return None
 
 
-def _behind(end: Any, latest: Any) -> int | None:
+def _behind(end: object, latest: object) -> int | None:
     if not isinstance(end, Mapping) or not isinstance(latest, Mapping) or not latest:
         return None
     try:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.failures import summary
@@ -22,6 +22,11 @@ from kafkalite.pipelines.jobs import JOBS
 from kafkalite.pipelines.options import parse_table
 from kafkalite.pipelines.pipeline import Pipeline, parse
 from kafkalite.pipelines.state import PipelineState, PipelineStatus, QueryStatus, RunState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 LINE_EVERY = 5.0
 """Seconds from one line of progress to the next."""
@@ -33,7 +38,7 @@ class Job:
     """A job's module and the options that a file gives it."""
 
     module: Any
-    options: Any
+    options: object
 
 
 def read_pipeline(file: Path) -> Pipeline:
@@ -91,7 +96,7 @@ def run(pipeline: Pipeline, base: Path, say: Say, ready: Callable[[], None] = la
 
 
 class Run:
-    """One run, from the session's start to its stop."""
+    """One run of a pipeline, from the session's start to its stop."""
 
     def __init__(self, pipeline: Pipeline, state: PipelineState, status: PipelineStatus, say: Say) -> None:
         self._pipeline = pipeline
@@ -104,7 +109,7 @@ class Run:
         self._asked = 0
         self._said = 0.0
         self._lines: dict[str, str] = {}
-        self._queries: list[Any] = []
+        self._queries: list[StreamingQuery] = []
 
     def run(self, ready: Callable[[], None]) -> None:
         """See :func:`run`."""
@@ -121,7 +126,7 @@ class Run:
                 self._watch()
                 self._end()
 
-    def _start(self, spark: Any, job: Job) -> None:
+    def _start(self, spark: SparkSession, job: Job) -> None:
         from kafkalite.pipelines.context import Context
 
         context = Context(spark, self._pipeline, self._state.path, self._moved)
@@ -130,12 +135,12 @@ class Run:
         what = f"{job.module.describe(job.options)}; " if hasattr(job.module, "describe") else ""
         self._say(f"{self._pipeline.name}: {what}queries {names}, state in {self._state.path}")
 
-    def _listen(self, spark: Any) -> None:
+    def _listen(self, spark: SparkSession) -> None:
         from kafkalite.pipelines.progress import ProgressListener
 
         spark.streams.addListener(ProgressListener(self._progressed, lambda _: self._happened.set()))
 
-    def _progressed(self, name: str, progress: Any) -> None:
+    def _progressed(self, name: str, progress: StreamingQueryProgress) -> None:
         from kafkalite.pipelines.progress import advance
 
         with self._lock:
@@ -160,7 +165,7 @@ class Run:
         asked = self._asked
         if asked:
             self._to(RunState.STOPPING)
-            self._say(f"{self._pipeline.name}: stopping after the micro-batches under way")
+            self._say(f"{self._pipeline.name}: stopping after the running micro-batches")
         batches = {query.name: self._batch(query) for query in self._queries}
         for query in self._queries:
             while self._asked < 2 and self._is_busy(query) and self._batch(query) == batches[query.name]:
@@ -174,10 +179,10 @@ class Run:
         self._to(RunState.STOPPED if asked else RunState.FINISHED)
         self._say(f"{self._pipeline.name}: {self._status.state.value}")
 
-    def _is_busy(self, query: Any) -> bool:
+    def _is_busy(self, query: StreamingQuery) -> bool:
         return bool(query.isActive and query.status["isTriggerActive"])
 
-    def _batch(self, query: Any) -> int:
+    def _batch(self, query: StreamingQuery) -> int:
         return self._status.queries.get(query.name, QueryStatus()).batch
 
     def _to(self, state: RunState) -> None:

@@ -43,7 +43,7 @@ class Store:
         finally:
             stream.close()
 
-    def write(self, name: str, value: Any) -> None:
+    def write(self, name: str, value: object) -> None:
         """Replace a file by ``value`` as JSON, atomically and durably."""
         fresh = self._path(f"{name}.new")
         stream = self._fs.create(fresh, True)

@@ -4,114 +4,73 @@ Answers to: ``org.apache.kafka.common.requests.AbstractRequest.parseRequest`` an
 
 The library's schemas reach from version 0 to beyond what 3.9 serves and agree with 3.9.1's own message classes
 byte for byte (``tests/protocol/data/golden.txt`` holds bytes that those wrote). What the library lacks is
-distrust: it takes strings that run past the end, nulls where there may be none and varints of any length.
+distrust: it takes strings that run past the end, nulls where there may be none and varints of any length. Its readers
+copy the rest of the message for every structure with tagged fields: ours take their place.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any, Protocol
 
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey, is_flexible
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.library import protocol_module
+from kafkalite.protocol.wire import read_tags
 
 MAX_BODY = 1 << 24
 """Longest body, in bytes, that is decoded here: values take many times the memory of their bytes."""
-
-_MODULES: dict[str, tuple[str, ...]] = {
-    "admin.acl": ("CreateAcls", "DeleteAcls", "DescribeAcls"),
-    "admin.client_quotas": ("AlterClientQuotas", "DescribeClientQuotas"),
-    "admin.cluster": ("AlterReplicaLogDirs", "DescribeCluster", "DescribeLogDirs", "DescribeQuorum", "UpdateFeatures"),
-    "admin.configs": ("AlterConfigs", "DescribeConfigs", "IncrementalAlterConfigs"),
-    "admin.groups": ("DeleteGroups", "DescribeGroups", "ListGroups"),
-    "admin.topics": (
-        "AlterPartitionReassignments",
-        "CreatePartitions",
-        "CreateTopics",
-        "DeleteRecords",
-        "DeleteTopics",
-        "ElectLeaders",
-        "ListPartitionReassignments",
-    ),
-    "admin.transactions": ("DescribeProducers", "DescribeTransactions", "ListTransactions"),
-    "admin.users": ("AlterUserScramCredentials", "DescribeUserScramCredentials"),
-    "consumer.fetch": ("Fetch",),
-    "consumer.group": (
-        "Heartbeat",
-        "JoinGroup",
-        "LeaveGroup",
-        "OffsetCommit",
-        "OffsetDelete",
-        "OffsetFetch",
-        "SyncGroup",
-    ),
-    "consumer.offsets": ("ListOffsets", "OffsetForLeaderEpoch"),
-    "metadata.api_versions": ("ApiVersions",),
-    "metadata.find_coordinator": ("FindCoordinator",),
-    "metadata.metadata": ("Metadata",),
-    "producer.produce": ("Produce",),
-    "producer.transaction": (
-        "AddOffsetsToTxn",
-        "AddPartitionsToTxn",
-        "EndTxn",
-        "InitProducerId",
-        "TxnOffsetCommit",
-        "WriteTxnMarkers",
-    ),
-    "sasl": ("SaslAuthenticate", "SaslHandshake"),
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-_OWN = frozenset(("CreateDelegationToken", "DescribeDelegationToken", "ExpireDelegationToken", "RenewDelegationToken"))
-"""Messages that the library lacks; their schemas are ours."""
 
 # The library reads a varint until a byte below 0x80 comes and shifts what it has by seven bits each time: a
 # megabyte of 0xff would take minutes. No honest text is that long without one ASCII character.
 _ENDLESS = re.compile(rb"[\x80-\xff]{8192}")
 
-_Check = Callable[[Any], None]
-_decoders: dict[tuple[str, int], tuple[Callable[[Any, int], tuple[Any, int]], _Check | None]] = {}
-_encoders: dict[tuple[str, int], Callable[[Any, Any], None]] = {}
+
+class _EncodeBuffer(Protocol):
+    """The library's buffer that a message is written to."""
+
+    buf: bytearray
+    pos: int
 
 
-def message_name(api_key: int) -> str:
-    """Kafka's name of the request without its suffix: ``ListOffsets``. Raises ``ValueError`` for unknown keys."""
-    return ApiKey(api_key).name.title().replace("_", "")
+class _TaggedFields(Protocol):
+    """The tagged fields of a structure in one version."""
+
+    _tags: Mapping[int, Any]
 
 
-def _message_class(api_key: int, suffix: str) -> Any:
-    name = message_name(api_key)
-    if name in _OWN:
-        return _own_class(name + suffix)
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise LookupError(f"there is no codec for {name}")
-    return getattr(protocol_module(module), name + suffix)
+class _CodegenContext(Protocol):
+    """The library's writer of the source of a reader; ``globs`` are the names that it may use."""
+
+    globs: dict[str, object]
+
+    def next_var(self, prefix: str) -> str: ...
+    def emit(self, indent: str, line: str) -> None: ...
 
 
-@cache
-def _own_class(name: str) -> Any:
-    """A class as the library would make it, from our schema."""
-    base = protocol_module("api_message").ApiMessage
-    return type(base)(name, (base,), {}, load_json="kafkalite.protocol.messages")
+_Check = Callable[[object], None]
+_decoders: dict[tuple[str, int], tuple[Callable[[memoryview, int], tuple[messages.Message, int]], _Check | None]] = {}
+_encoders: dict[tuple[str, int], Callable[[object, _EncodeBuffer], None]] = {}
 
 
-def request_class(api_key: int) -> Any:
+def request_class(api_key: int) -> type[messages.Message]:
     """kafka-python's class of the request; fields under the library's names."""
-    return _message_class(api_key, "Request")
+    return messages.message_class(messages.message_name(api_key) + "Request")
 
 
-def response_class(api_key: int) -> Any:
+def response_class(api_key: int) -> type[messages.Message]:
     """kafka-python's class of the response; nested structures are its attributes."""
-    return _message_class(api_key, "Response")
+    return messages.message_class(messages.message_name(api_key) + "Response")
 
 
-def decode_request(api_key: int, version: int, body: memoryview) -> Any:
+def decode_request(api_key: int, version: int, body: memoryview) -> messages.Message:
     """The request in ``body``. A topic id of zero is read as ``None``. Raises :class:`ProtocolError`."""
-    return _decode(api_key, "Request", version, body)
+    request: messages.Message = _decode(api_key, "Request", version, body)
+    return request
 
 
 def decode_response(api_key: int, version: int, body: memoryview) -> Any:
@@ -122,32 +81,33 @@ def decode_response(api_key: int, version: int, body: memoryview) -> Any:
     return _decode(api_key, "Response", version, body)
 
 
-def encode_request(api_key: int, version: int, message: Any) -> bytes:
+def encode_request(api_key: int, version: int, message: messages.Message) -> bytes:
     """The body of a request. Fields that the version does not have are left out."""
     return _encode(api_key, "Request", version, message)
 
 
-def encode_response(api_key: int, version: int, message: Any) -> bytes:
+def encode_response(api_key: int, version: int, message: object) -> bytes:
     """The body of a response. Fields that the version does not have are left out."""
     return _encode(api_key, "Response", version, message)
 
 
 def _decode(api_key: int, suffix: str, version: int, body: memoryview) -> Any:
-    name = message_name(api_key) + suffix
+    name = messages.message_name(api_key) + suffix
     size = len(body)
     if size > MAX_BODY:
         raise ProtocolError(f"{name} of {size} bytes (at most {MAX_BODY} are decoded)")
     decoder = _decoders.get((name, version))
     flexible = is_flexible(api_key, version)
     if decoder is None:
-        cls = _message_class(api_key, suffix)
+        cls: Any = messages.message_class(name)
+        protocol_module("schemas.fields.struct").StructField._emit_tagged_decode = _emit_tagged_decode
         decode = cls._struct.compiled_decode_from(version, compact=flexible, tagged=flexible, data_class=cls[None])
         decoder = _decoders[name, version] = decode, _null_check(cls._struct, version, name)
     if flexible and size > 8192 and _ENDLESS.search(body):
         raise ProtocolError(f"{name} v{version}: an endless varint")
     try:
         message, end = decoder[0](body, 0)
-    except (struct.error, IndexError, ValueError, OverflowError, AssertionError) as error:
+    except (ProtocolError, struct.error, IndexError, ValueError, OverflowError, AssertionError) as error:
         raise ProtocolError(f"{name} v{version} cannot be decoded: {error}") from None
     if end > size:
         raise ProtocolError(f"{name} v{version} is cut short")
@@ -156,12 +116,12 @@ def _decode(api_key: int, suffix: str, version: int, body: memoryview) -> Any:
     return message
 
 
-def _encode(api_key: int, suffix: str, version: int, message: Any) -> bytes:
-    name = message_name(api_key) + suffix
+def _encode(api_key: int, suffix: str, version: int, message: object) -> bytes:
+    name = messages.message_name(api_key) + suffix
     encoder = _encoders.get((name, version))
     if encoder is None:
         flexible = is_flexible(api_key, version)
-        cls = _message_class(api_key, suffix)
+        cls: Any = messages.message_class(name)
         encoder = cls._struct.compiled_encode_into(version, compact=flexible, tagged=flexible)
         _encoders[name, version] = encoder
     # Its own buffer each time: the library's shared one stays as large as the largest message ever was.
@@ -170,7 +130,24 @@ def _encode(api_key: int, suffix: str, version: int, message: Any) -> bytes:
     return bytes(memoryview(out.buf)[: out.pos])
 
 
-def _null_check(fields: Any, version: int, where: str) -> _Check | None:
+def _emit_tagged_decode(field: Any, context: _CodegenContext, into: str, indent: str, version: int) -> None:
+    """Write the call of :func:`_read_tagged_fields` into the reader of the structure ``field``."""
+    tagged = context.next_var("tf")
+    context.globs[tagged] = field.tagged_fields(version)
+    context.globs["_read_tagged_fields"] = _read_tagged_fields
+    context.emit(indent, f"pos = _read_tagged_fields(data, pos, {tagged}, {version}, {into})")
+
+
+def _read_tagged_fields(data: memoryview, pos: int, tagged: _TaggedFields, version: int, into: object) -> int:
+    """Set the known tagged fields of ``into``, skip the unknown ones; returns the position behind them."""
+    values, pos = read_tags(data, pos, tagged._tags)
+    for tag, value in values.items():
+        field = tagged._tags[tag]
+        setattr(into, field.name, field.decode(BytesIO(value), version=version, compact=True, tagged=None))
+    return pos
+
+
+def _null_check(fields: messages.Field, version: int, where: str) -> _Check | None:
     """A check of everything under ``fields`` (a structure of the library's) that may not be null."""
     required: list[str] = []
     nested: list[tuple[str, bool, _Check]] = []
@@ -186,7 +163,7 @@ def _null_check(fields: Any, version: int, where: str) -> _Check | None:
     if not required and not nested:
         return None
 
-    def check_all(value: Any) -> None:
+    def check_all(value: object) -> None:
         for name in required:
             if getattr(value, name) is None:
                 raise ProtocolError(f"{where}.{name} must not be null")

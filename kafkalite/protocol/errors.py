@@ -7,4 +7,4 @@ from __future__ import annotations
 
 
 class ProtocolError(Exception):
-    """Bytes that cannot be what they claim to be; whoever sent them is disconnected."""
+    """Bytes that cannot be what they claim to be; their sender is disconnected."""

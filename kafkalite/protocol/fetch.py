@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import uuid
+from dataclasses import dataclass
 from itertools import groupby
 
 from kafkalite.common.types import ZERO_UUID
@@ -61,87 +62,39 @@ CONSUMER_REPLICA_ID = -1
 """Replica id of a fetch that comes from a consumer."""
 
 
+@dataclass(slots=True, eq=False)
 class FetchPartition:
     """What one partition is asked for. ``topic`` is ``None`` from version 13 on, ``topic_id`` zero before."""
 
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "max_bytes",
-        "partition",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(
-        self,
-        topic: str | None,
-        topic_id: uuid.UUID,
-        partition: int,
-        current_leader_epoch: int = -1,
-        fetch_offset: int = 0,
-        last_fetched_epoch: int = -1,
-        log_start_offset: int = -1,
-        max_bytes: int = 1 << 20,
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = partition
-        self.current_leader_epoch = current_leader_epoch
-        self.fetch_offset = fetch_offset
-        self.last_fetched_epoch = last_fetched_epoch
-        self.log_start_offset = log_start_offset
-        self.max_bytes = max_bytes
+    topic: str | None
+    topic_id: uuid.UUID
+    partition: int
+    current_leader_epoch: int = -1
+    fetch_offset: int = 0
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    max_bytes: int = 1 << 20
 
 
 ForgottenPartition = tuple[str | None, uuid.UUID, int]
 """Topic (or ``None``), topic id (or zero) and partition that leave a fetch session."""
 
 
+@dataclass(slots=True, eq=False)
 class FetchRequest:
     """A fetch. ``replica_id`` is -1 for consumers; ``session_epoch`` -1 means: no session."""
 
-    __slots__ = (
-        "forgotten",
-        "isolation_level",
-        "max_bytes",
-        "max_wait_ms",
-        "min_bytes",
-        "partitions",
-        "rack_id",
-        "replica_epoch",
-        "replica_id",
-        "session_epoch",
-        "session_id",
-    )
-
-    def __init__(
-        self,
-        replica_id: int,
-        replica_epoch: int,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        isolation_level: int,
-        session_id: int,
-        session_epoch: int,
-        partitions: list[FetchPartition],
-        forgotten: list[ForgottenPartition],
-        rack_id: str = "",
-    ) -> None:
-        self.replica_id = replica_id
-        self.replica_epoch = replica_epoch
-        self.max_wait_ms = max_wait_ms
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.isolation_level = isolation_level
-        self.session_id = session_id
-        self.session_epoch = session_epoch
-        self.partitions = partitions
-        self.forgotten = forgotten
-        self.rack_id = rack_id
+    replica_id: int
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    partitions: list[FetchPartition]
+    forgotten: list[ForgottenPartition]
+    rack_id: str = ""
 
 
 def decode_fetch(version: int, body: memoryview) -> FetchRequest:
@@ -182,7 +135,7 @@ def _decode(version: int, body: memoryview) -> FetchRequest:
     if version >= 11:
         rack_id, pos = read_text(body, pos, flexible)
     if flexible and body[pos] != 0:
-        tags, pos = read_tags(body, pos)
+        tags, pos = read_tags(body, pos, (1,))
         if version >= REPLICA_STATE and 1 in tags:
             replica_id, replica_epoch = _REPLICA.unpack_from(tags[1])
     return FetchRequest(

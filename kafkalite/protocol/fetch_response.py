@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import uuid
+from dataclasses import dataclass
 from itertools import groupby
 
 from kafkalite.common.errors import ErrorCode
@@ -39,6 +40,7 @@ _DIVERGING = struct.Struct(">iq")
 _LEADER = struct.Struct(">ii")
 
 
+@dataclass(slots=True, eq=False)
 class FetchPartitionResponse:
     """What one partition answers. ``aborted`` are ``(producer id, first offset)``; -1 or ``None`` where not said.
 
@@ -46,60 +48,28 @@ class FetchPartitionResponse:
     ``records`` is a view of the body, and empty rather than ``None`` where there are none.
     """
 
-    __slots__ = (
-        "aborted",
-        "current_leader",
-        "diverging_epoch",
-        "error",
-        "high_watermark",
-        "last_stable_offset",
-        "log_start_offset",
-        "partition",
-        "preferred_read_replica",
-        "records",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(
-        self,
-        topic: str | None,
-        topic_id: uuid.UUID = ZERO_UUID,
-        partition: int = 0,
-        error: ErrorCode | int = 0,
-        high_watermark: int = -1,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
-        aborted: list[tuple[int, int]] | None = None,
-        preferred_read_replica: int = -1,
-        records: FileRegion | bytes | bytearray | memoryview | None = None,
-        diverging_epoch: tuple[int, int] | None = None,
-        current_leader: tuple[int, int] | None = None,
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = partition
-        self.error = error
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        self.aborted = aborted
-        self.preferred_read_replica = preferred_read_replica
-        self.records = records
-        self.diverging_epoch = diverging_epoch
-        self.current_leader = current_leader
+    topic: str | None
+    topic_id: uuid.UUID = ZERO_UUID
+    partition: int = 0
+    error: ErrorCode | int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: list[tuple[int, int]] | None = None
+    preferred_read_replica: int = -1
+    records: FileRegion | bytes | bytearray | memoryview | None = None
+    diverging_epoch: tuple[int, int] | None = None
+    current_leader: tuple[int, int] | None = None
 
 
+@dataclass(slots=True, eq=False)
 class FetchResponse:
     """A decoded answer: ``error`` and ``session_id`` for the whole (from version 7), then the partitions."""
 
-    __slots__ = ("error", "partitions", "session_id", "throttle_ms")
-
-    def __init__(self, throttle_ms: int, error: int, session_id: int, partitions: list[FetchPartitionResponse]) -> None:
-        self.throttle_ms = throttle_ms
-        self.error = error
-        self.session_id = session_id
-        self.partitions = partitions
+    throttle_ms: int
+    error: int
+    session_id: int
+    partitions: list[FetchPartitionResponse]
 
 
 def encode_fetch_response(
@@ -250,7 +220,7 @@ def _decode_partition(version: int, body: memoryview, pos: int, p: FetchPartitio
         raise ProtocolError(f"Fetch: records of {size} bytes run past the end")
     p.records = body[pos:end]
     if flexible:
-        tags, end = read_tags(body, end)
+        tags, end = read_tags(body, end, (0, 1))
         if 0 in tags:
             p.diverging_epoch = _DIVERGING.unpack_from(tags[0])
         if 1 in tags:

@@ -6,8 +6,9 @@ Answers to: ``org.apache.kafka.common.network.NetworkReceive`` and ``common.requ
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
-from kafkalite.protocol.api_keys import _NEVER, FIRST_FLEXIBLE, ApiKey, is_flexible
+from kafkalite.protocol.api_keys import FIRST_FLEXIBLE, NEVER, ApiKey, is_flexible
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.memory import FramePool
 from kafkalite.protocol.wire import INT32, MALFORMED, skip_tags
@@ -24,32 +25,16 @@ __all__ = [
 
 _HEADER = struct.Struct(">hhi")
 _HEADER_CLIENT = struct.Struct(">hhih")
-_FLEXIBLE: dict[int, int] = {int(key): version for key, version in FIRST_FLEXIBLE.items()}
 
 
+@dataclass(slots=True)
 class RequestHeader:
-    """The first fields of every request. ``api_key`` is a plain integer: nobody has said yet that it is known."""
+    """The first fields of every request. ``api_key`` is a plain integer, because it may be unknown here."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
-
-    def __init__(self, api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-
-    def __repr__(self) -> str:
-        return (
-            f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, "
-            f"correlation_id={self.correlation_id}, client_id={self.client_id!r})"
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RequestHeader) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
-
-    __hash__ = None  # type: ignore[assignment]
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
 
 
 def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
@@ -81,7 +66,7 @@ def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
         client_id = ""
     elif size < -1:
         raise ProtocolError(f"the client id has the length {size}")
-    if api_version >= _FLEXIBLE.get(api_key, _NEVER):
+    if api_version >= FIRST_FLEXIBLE.get(api_key, NEVER):
         if pos < len(frame) and frame[pos] == 0:
             pos += 1
         else:
@@ -104,7 +89,7 @@ def request_header(api_key: int, version: int, correlation_id: int, client_id: s
 def response_header(header: RequestHeader) -> bytes:
     """The header of the answer to ``header``, without the frame's length."""
     api_key = header.api_key
-    if header.api_version >= _FLEXIBLE.get(api_key, _NEVER) and api_key != 18:
+    if header.api_version >= FIRST_FLEXIBLE.get(api_key, NEVER) and api_key != 18:
         return INT32.pack(header.correlation_id) + b"\0"
     return INT32.pack(header.correlation_id)
 
@@ -124,7 +109,7 @@ def response_body_offset(api_key: int, version: int, frame: memoryview) -> int:
 class FrameParser:
     """Cuts a stream of bytes into frames (4-byte length, then as much), each in memory of its own.
 
-    Whoever reads the stream asks :meth:`target` where the next bytes go and tells :meth:`received` how many
+    The reader of the stream asks :meth:`target` where the next bytes go and tells :meth:`received` how many
     came. Small frames are read many at a time into ``scratch``, a buffer that any number of parsers share (it
     holds nothing between the two calls), and copied once; a large frame is read straight into its own
     memory, which grows with what has come, so that a mere announcement of a large frame costs little; a
@@ -136,19 +121,19 @@ class FrameParser:
 
     LARGE = 1 << 15
     """A frame larger than this gets its own memory before it is complete."""
-    STRANGER = 1 << 16
-    """So much of a large frame is allocated before as much has come, until a first large frame has come whole."""
-    ACQUAINTANCE = (1 << 20) + (1 << 16)
-    """So much is allocated from then on: a client's usual batch and what surrounds it."""
+    FIRST_ALLOCATION = 1 << 16
+    """Bytes of a large frame that are allocated before as many have come, until a first large frame is complete."""
+    LATER_ALLOCATION = (1 << 20) + (1 << 16)
+    """Bytes that are allocated from then on: a client's usual batch and what surrounds it."""
     PEEK = 256
-    """After a large frame so little is read that the next large one is hardly copied at all."""
+    """Bytes that are read after a large frame: few, so that hardly any of the next large one is copied."""
 
     def __init__(self, max_size: int, pool: FramePool | None = None, trusted: bool = False) -> None:
         self.max_size = max_size
         self.offence = ""
         """What is wrong behind the frames that were returned last; nothing more can be read."""
         self._pool = pool or FramePool(0)
-        self._first = max_size if trusted else self.STRANGER
+        self._first = max_size if trusted else self.FIRST_ALLOCATION
         self._tail: bytes | bytearray = b""
         self._memory: memoryview | None = None
         self._filled = 0
@@ -187,7 +172,7 @@ class FrameParser:
             if self._filled < self._size:
                 return []
             self._memory = None
-            self._first = max(self._first, self.ACQUAINTANCE)
+            self._first = max(self._first, self.LATER_ALLOCATION)
             return [memory]
         pos = 0
         end = len(self._tail) + count

@@ -20,8 +20,8 @@ def protocol_module(name: str) -> ModuleType:
     loaded = sys.modules.get(full)
     if loaded is not None:
         return loaded
-    # A package object that was never executed is enough to find the submodules by. It must not stay: whoever
-    # imports the whole package later is to get it, with the submodules that are there already.
+    # A package object that was never executed is enough to find the submodules by. It must not stay, because a
+    # later import of the whole package has to load it, with the submodules that are loaded already.
     hollow = []
     try:
         for package in ("kafka", full.rpartition(".")[0]):

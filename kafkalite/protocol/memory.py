@@ -1,9 +1,9 @@
-"""Memory of large frames, used again once nobody holds a view of it.
+"""Memory of large frames, used again when no view of it is left.
 
 Answers to: ``org.apache.kafka.common.memory.GarbageCollectedMemoryPool``. Pure.
 
 New memory must be zeroed and its pages touched for the first time: more work for a megabyte than to read it
-from the socket. A buffer knows by itself whether any view of it is alive, so nobody has to give one back.
+from the socket. A buffer knows by itself whether any view of it is alive, so no code has to give one back.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkalite.common.errors import ErrorCode
@@ -44,63 +45,32 @@ _ONE = struct.Struct(">BihqqqBBBBiB")
 """All of a flexible response for one partition behind the topic's name: no errors of records, message or tags."""
 
 
+@dataclass(slots=True, eq=False)
 class ProduceRequest:
     """Records for partitions. ``timeout_ms`` bounds the wait for replicas where ``acks`` is -1."""
 
-    __slots__ = ("acks", "partitions", "timeout_ms", "transactional_id")
-
-    def __init__(
-        self,
-        transactional_id: str | None,
-        acks: int,
-        timeout_ms: int,
-        partitions: list[tuple[TopicPartition, memoryview]],
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.partitions = partitions
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    partitions: list[tuple[TopicPartition, memoryview]]
 
 
+@dataclass(slots=True, eq=False)
 class ProducePartitionResponse:
     """What became of one partition's records. ``current_leader`` is ``(id, epoch)`` where the client should look.
 
     ``record_errors`` are pairs (index in the batch, why) of the records for which the batch was refused.
     """
 
-    __slots__ = (
-        "base_offset",
-        "current_leader",
-        "error",
-        "error_message",
-        "log_append_time",
-        "log_start_offset",
-        "partition",
-        "record_errors",
-        "topic",
-    )
-
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        error: ErrorCode | int = 0,
-        base_offset: int = -1,
-        log_append_time: int = -1,
-        log_start_offset: int = -1,
-        error_message: str | None = None,
-        current_leader: tuple[int, int] | None = None,
-        record_errors: Sequence[tuple[int, str | None]] = (),
-    ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.error = error
-        self.base_offset = base_offset
-        self.log_append_time = log_append_time
-        self.log_start_offset = log_start_offset
-        self.error_message = error_message
-        self.current_leader = current_leader
-        self.record_errors = record_errors
+    topic: str
+    partition: int
+    error: ErrorCode | int = 0
+    base_offset: int = -1
+    log_append_time: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+    current_leader: tuple[int, int] | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
 
 
 def decode_produce(version: int, body: memoryview) -> ProduceRequest:
@@ -294,7 +264,7 @@ def _decode_partition(version: int, topic: str, body: memoryview, pos: int) -> t
         entry.record_errors = record_errors
         entry.error_message, pos = read_string(body, pos, flexible)
     if flexible:
-        tags, pos = read_tags(body, pos)
+        tags, pos = read_tags(body, pos, (0,))
         if 0 in tags:
             entry.current_leader = _LEADER.unpack_from(tags[0])
     return entry, pos

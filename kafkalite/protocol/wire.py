@@ -9,11 +9,16 @@ Readers take a position and return the one behind what they read. They raise :cl
 from __future__ import annotations
 
 import struct
+from collections.abc import Container
 
 from kafkalite.protocol.errors import ProtocolError
 
 MALFORMED = (struct.error, IndexError, ValueError)
 """What a reader may raise beside :class:`ProtocolError` where the bytes end too early or are no UTF-8."""
+
+MOST_TAGS = 10_000
+"""Most tagged fields of one structure that are read, because a stranger may send a quarter of a million, which takes a
+tenth of a second. Kafka's own messages have few."""
 
 Bytes = bytes | bytearray | memoryview
 
@@ -95,11 +100,18 @@ def write_string(text: str | None, flexible: bool) -> bytes:
     return write_uvarint(len(raw) + 1) + raw if flexible else INT16.pack(len(raw)) + raw
 
 
+def _tag_count(body: Bytes, pos: int) -> tuple[int, int]:
+    count, pos = read_uvarint(body, pos)
+    if count > MOST_TAGS:
+        raise ProtocolError(f"{count} tagged fields in one structure (at most {MOST_TAGS} are read)")
+    return count, pos
+
+
 def skip_tags(body: Bytes, pos: int) -> int:
     """The position behind a section of tagged fields."""
     if body[pos] == 0:
         return pos + 1
-    count, pos = read_uvarint(body, pos)
+    count, pos = _tag_count(body, pos)
     for _ in range(count):
         _, pos = read_uvarint(body, pos)
         size, pos = read_uvarint(body, pos)
@@ -109,19 +121,20 @@ def skip_tags(body: Bytes, pos: int) -> int:
     return pos
 
 
-def read_tags(body: Bytes, pos: int) -> tuple[dict[int, Bytes], int]:
-    """Tagged fields, undecoded, by tag."""
+def read_tags(body: Bytes, pos: int, known: Container[int]) -> tuple[dict[int, Bytes], int]:
+    """Tagged fields, undecoded, by tag; only the ``known`` ones."""
     if body[pos] == 0:
         return {}, pos + 1
     tags: dict[int, Bytes] = {}
-    count, pos = read_uvarint(body, pos)
+    count, pos = _tag_count(body, pos)
     for _ in range(count):
         tag, pos = read_uvarint(body, pos)
         size, pos = read_uvarint(body, pos)
         end = pos + size
         if end > len(body):
             raise ProtocolError("a tagged field runs past the end")
-        tags[tag] = body[pos:end]
+        if tag in known:
+            tags[tag] = body[pos:end]
         pos = end
     return tags, pos
 

@@ -24,6 +24,12 @@ CRC_POSITION = 17
 CRC_START = 21
 """First byte (the attributes) that the CRC of a magic-2 batch covers."""
 MAGIC_POSITION = 16
+ATTRIBUTES_POSITION = 22
+"""The low byte of a magic-2 batch's attributes; the high one is not used."""
+PRODUCER_POSITION = 43
+"""Producer id and producer epoch of a magic-2 batch."""
+SEQUENCE_POSITION = 53
+"""Base sequence of a magic-2 batch."""
 LEGACY_CRC_START = 16
 LEGACY_MIN_SIZE = (LOG_OVERHEAD + 14, LOG_OVERHEAD + 22)
 """Smallest message of magic 0 and 1, including offset and length."""
@@ -39,7 +45,6 @@ TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
 
-CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
 HEADER = struct.Struct(">qiiBIhiqqqhii")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
@@ -34,16 +35,14 @@ _BODY_1 = struct.Struct(">BBq")
 _LENGTH = struct.Struct(">i")
 
 
+@dataclass(slots=True, eq=False)
 class Message:
     """One message: its header, ``key`` and ``value`` (of a wrapper: the compressed set), and whether its CRC holds."""
 
-    __slots__ = ("header", "key", "valid", "value")
-
-    def __init__(self, header: BatchHeader, key: memoryview | None, value: memoryview | None, valid: bool) -> None:
-        self.header = header
-        self.key = key
-        self.value = value
-        self.valid = valid
+    header: BatchHeader
+    key: memoryview | None
+    value: memoryview | None
+    valid: bool
 
 
 def read_message(buf: Buffer, header: BatchHeader, pos: int = 0) -> Message:

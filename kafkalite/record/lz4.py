@@ -1,6 +1,7 @@
-"""LZ4 frames as Kafka writes and reads them, block by block.
+"""LZ4 frames as Kafka writes and reads them, block by block, and the xxHash32 of their descriptor.
 
-Answers to: ``org.apache.kafka.common.compress.{Lz4BlockInputStream,Lz4BlockOutputStream}``. Pure.
+Answers to: ``org.apache.kafka.common.compress.{Lz4BlockInputStream,Lz4BlockOutputStream}`` and ``net.jpountz.xxhash``
+as they use it. Pure.
 
 Kafka's Java readers accept independent blocks only, so those are written. For magic 0 Kafka computed the
 descriptor's checksum over the frame's magic number, too (KAFKA-3160), and its readers of magic 0 still ignore it:
@@ -15,7 +16,41 @@ from cramjam import lz4 as _lz4
 
 from kafkalite.common.types import Buffer
 from kafkalite.record.batch import CorruptRecordError
-from kafkalite.record.xxhash32 import xxh32
+
+_P1, _P2, _P3, _P4, _P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+_M = 0xFFFFFFFF
+_STRIPE = struct.Struct("<4I")
+
+
+def _rotate(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (32 - bits))) & _M
+
+
+def xxh32(data: Buffer, seed: int = 0) -> int:
+    """The 32-bit xxHash of ``data``. Written for the few bytes of a frame header, not for bulk."""
+    length, pos = len(data), 0
+    if length >= 16:
+        lanes = [(seed + _P1 + _P2) & _M, (seed + _P2) & _M, seed, (seed - _P1) & _M]
+        while pos + 16 <= length:
+            words = _STRIPE.unpack_from(data, pos)
+            lanes = [
+                (_rotate((lane + word * _P2) & _M, 13) * _P1) & _M for lane, word in zip(lanes, words, strict=True)
+            ]
+            pos += 16
+        hashed = sum(_rotate(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & _M
+    else:
+        hashed = (seed + _P5) & _M
+    hashed = (hashed + length) & _M
+    while pos + 4 <= length:
+        hashed = (_rotate((hashed + _WORD.unpack_from(data, pos)[0] * _P3) & _M, 17) * _P4) & _M
+        pos += 4
+    while pos < length:
+        hashed = (_rotate((hashed + data[pos] * _P5) & _M, 11) * _P1) & _M
+        pos += 1
+    hashed = ((hashed ^ (hashed >> 15)) * _P2) & _M
+    hashed = ((hashed ^ (hashed >> 13)) * _P3) & _M
+    return hashed ^ (hashed >> 16)
+
 
 MAGIC = b"\x04\x22\x4d\x18"
 _BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}

@@ -1,6 +1,7 @@
-"""Records of a magic-2 batch: read one by one, and written as a batch.
+"""Records of a magic-2 batch: read one by one, and written as a batch; the markers that end transactions.
 
-Answers to: ``org.apache.kafka.common.record.{DefaultRecord,DefaultRecordBatch,MemoryRecordsBuilder}``. Pure.
+Answers to: ``org.apache.kafka.common.record.{DefaultRecord,DefaultRecordBatch,MemoryRecordsBuilder}`` and
+``org.apache.kafka.common.record.{ControlRecordType,EndTransactionMarker}``. Pure.
 
 The broker's hot path does not use this module; clients, conversion, compaction and the tools do.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
@@ -294,3 +295,22 @@ def assemble(header: BatchHeader, body: Buffer) -> bytes:
     header.crc = crc32c(memoryview(out)[CRC_START:])
     _CRC.pack_into(out, CRC_POSITION, header.crc)
     return bytes(out)
+
+
+CONTROL_KEY: Final = struct.Struct(">hh")
+"""Key of a control record: version and type."""
+END_TXN_MARKER: Final = struct.Struct(">hi")
+"""Value of a transaction marker: version and coordinator epoch."""
+ABORT, COMMIT = 0, 1
+"""Types of control records."""
+
+
+def encode_marker(
+    producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, timestamp_ms: int
+) -> bytes:
+    """A transaction marker in the form in which a leader appends it."""
+    key = CONTROL_KEY.pack(0, COMMIT if commit else ABORT)
+    record = Record(-1, timestamp_ms, key, END_TXN_MARKER.pack(0, coordinator_epoch), ())
+    return encode_batch(
+        [record], producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True
+    )

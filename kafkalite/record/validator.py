@@ -1,6 +1,7 @@
-"""The leader's checks of a producer's records before the append, and the fields that it fills in.
+"""The leader's checks of a producer's records before the append, and its changes to them.
 
-Answers to: ``org.apache.kafka.storage.internals.log.LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords``. Pure.
+Answers to: ``org.apache.kafka.storage.internals.log.LogValidator``, ``UnifiedLog.analyzeAndValidateRecords``,
+``LogAppendInfo`` and ``RecordValidationException``. Pure.
 
 Kafka walks every record of every append. Here a magic-2 batch is judged by its header (structure, sizes, CRC, offset
 range against record count, timestamps by the batch's largest), and its records are walked only if the result depends
@@ -11,11 +12,16 @@ a batch is relative to its header.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.record.assign import LEADER_FIELDS, assign_batches, convert_batches, patch_batch
+from kafkalite.common.types import Buffer
 from kafkalite.record.batch import (
     COMPRESSION_MASK,
     CONTROL_MASK,
+    CRC_POSITION,
     CRC_START,
     HEADER,
     HEADER_SIZE,
@@ -32,20 +38,229 @@ from kafkalite.record.batch import (
     crc32c,
     iter_headers,
 )
-from kafkalite.record.compression import ZSTD
-from kafkalite.record.records import check_keys, payload
-from kafkalite.record.validation import (
-    RecordValidationError,
-    ValidationConfig,
-    ValidBatches,
-    check_size,
-    invalid_timestamp,
-    keyless_records,
-    max_unfolded,
-    timestamp_error,
-)
+from kafkalite.record.compression import CODECS, MAX_DECOMPRESSED_BYTES, ZSTD, compress
+from kafkalite.record.convert import records_of
+from kafkalite.record.legacy import encode_message_set
+from kafkalite.record.records import Record, assemble, check_keys, encode_batch, payload
 
-__all__ = ["RecordValidationError", "ValidBatches", "ValidationConfig", "patch_batch", "validate_for_leader"]
+
+class RecordValidationError(ApiError):
+    """A batch refused for some of its records.
+
+    ``record_errors`` are pairs (index in the batch, reason), as in the answers of Produce v8 and later.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+@dataclass(slots=True, eq=False)
+class ValidationConfig:
+    """The part of a topic's configuration that an append depends on. Timestamp limits in milliseconds.
+
+    ``compression_type`` is a codec's name or ``producer`` (keep the producer's codec). ``plain`` says that only header,
+    size and CRC of a magic-2 batch must be checked, the common case. Immutable: make a new one for a new configuration.
+    """
+
+    timestamp_type: int = 0
+    message_timestamp_before_max_ms: int = 0x7FFFFFFFFFFFFFFF
+    message_timestamp_after_max_ms: int = 0x7FFFFFFFFFFFFFFF
+    max_message_bytes: int = 1048588
+    compacted: bool = False
+    compression_type: str = "producer"
+    target_magic: int = 2
+    target_codec: int | None = field(init=False)
+    """Codec that batches are stored with; None: the producer's."""
+    plain: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.target_codec = None if self.compression_type == "producer" else CODECS[self.compression_type]
+        self.plain = (
+            self.timestamp_type == 0 and not self.compacted and self.target_codec is None and self.target_magic == 2
+        )
+
+
+@dataclass(slots=True, eq=False)
+class ValidBatches:
+    """The bytes to write: ``buffer``, its ``headers`` with their final offsets, and their largest timestamp.
+
+    ``log_append_time`` is -1 if the records keep their own time.
+    """
+
+    buffer: Buffer
+    headers: list[BatchHeader]
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int
+
+
+def check_size(size: int, config: ValidationConfig) -> None:
+    """Refuse a batch of more than ``max.message.bytes`` bytes."""
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size is {size} bytes which exceeds the maximum configured value of "
+            f"{config.max_message_bytes}.",
+        )
+
+
+def timestamp_error(timestamp: int, append_time: bool, config: ValidationConfig, now_ms: int) -> str | None:
+    """Why a record's ``timestamp`` is refused at ``now_ms``; None if it is accepted.
+
+    ``append_time`` says that the producer set the type LogAppendTime, which only a broker may set.
+    """
+    if config.timestamp_type == LOG_APPEND_TIME or timestamp == NO_TIMESTAMP:
+        if append_time:
+            return "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
+        return None
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if now_ms - timestamp <= before and timestamp - now_ms <= after:
+        return None
+    return (
+        f"Timestamp {timestamp} of message is out of range. "
+        f"The timestamp should be within [{now_ms - before}, {now_ms + after}]"
+    )
+
+
+def invalid_timestamp(errors: list[tuple[int, str]]) -> RecordValidationError:
+    """The refusal of a batch for the timestamps of the records that ``errors`` names."""
+    text = "One or more records have been rejected due to invalid timestamp"
+    return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, text, errors)
+
+
+def keyless_records(indexes: Sequence[int]) -> RecordValidationError:
+    """The refusal of a batch whose records ``indexes`` have no key, on a compacted topic."""
+    errors = [(index, "Compacted topic cannot accept message without key") for index in indexes]
+    text = f"One or more records have been rejected due to {len(errors)} record errors: {errors[0][1]}"
+    return RecordValidationError(ErrorCode.INVALID_RECORD, text, errors)
+
+
+def max_unfolded(config: ValidationConfig) -> int:
+    """The decompressed bytes that are allowed in a batch whose records must be read."""
+    return max(MAX_DECOMPRESSED_BYTES, 4 * config.max_message_bytes)
+
+
+LEADER_FIELDS = struct.Struct(">qii")
+"""Base offset, batch length, leader epoch: the start of a batch, outside its CRC."""
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_POSITION = 35
+_CRC_AND_ATTRIBUTES = struct.Struct(">Ih")
+
+
+def assign_batches(
+    records: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    next_offset: int,
+    leader_epoch: int,
+    config: ValidationConfig,
+    now_ms: int,
+) -> ValidBatches:
+    """Magic 2 stays magic 2: fields are patched, bodies are compressed again if the topic has another codec."""
+    buffer: Buffer = records
+    if any(_wants_codec(header, config) for _, header in batches):
+        parts: list[Buffer] = []
+        for pos, header in batches:
+            part: Buffer = records[pos : pos + header.size]
+            if _wants_codec(header, config):
+                codec = config.target_codec or 0
+                body = payload(records, header, pos, max_unfolded(config))
+                header.attributes = header.attributes & ~COMPRESSION_MASK | codec
+                part = assemble(header, compress(codec, body))
+                check_size(header.size, config)
+            parts.append(part)
+        buffer = bytearray(b"".join(parts))
+    elif records.readonly:
+        buffer = bytearray(records)
+    view = memoryview(buffer)
+    pos = 0
+    for _, header in batches:
+        header.base_offset, header.leader_epoch = next_offset, leader_epoch
+        next_offset = header.next_offset
+        patch_batch(view, pos, header, config.timestamp_type, now_ms)
+        pos += header.size
+    return _result(view[:pos], [header for _, header in batches], config, now_ms)
+
+
+def _wants_codec(header: BatchHeader, config: ValidationConfig) -> bool:
+    # Kafka leaves an uncompressed marker of the coordinators uncompressed.
+    return config.target_codec not in (None, header.compression) and not header.is_control
+
+
+def patch_batch(view: memoryview, pos: int, header: BatchHeader, timestamp_type: int, now_ms: int) -> None:
+    """Write the leader's fields of ``header`` into the batch at ``pos``, and the append time with LogAppendTime.
+
+    Always offset, length and leader epoch; timestamp type, largest timestamp and CRC only if they change.
+    """
+    LEADER_FIELDS.pack_into(view, pos, header.base_offset, header.size - LOG_OVERHEAD, header.leader_epoch)
+    if timestamp_type == LOG_APPEND_TIME:
+        header.attributes |= TIMESTAMP_TYPE_MASK
+        header.max_timestamp = now_ms
+    elif header.timestamp_type == LOG_APPEND_TIME:
+        header.attributes &= ~TIMESTAMP_TYPE_MASK
+    else:
+        return
+    _MAX_TIMESTAMP.pack_into(view, pos + _MAX_TIMESTAMP_POSITION, header.max_timestamp)
+    _CRC_AND_ATTRIBUTES.pack_into(view, pos + CRC_POSITION, 0, header.attributes)
+    header.crc = crc32c(view[pos + CRC_START : pos + header.size])
+    _CRC_AND_ATTRIBUTES.pack_into(view, pos + CRC_POSITION, header.crc, header.attributes)
+
+
+def _result(view: memoryview, headers: list[BatchHeader], config: ValidationConfig, now_ms: int) -> ValidBatches:
+    return ValidBatches(
+        view,
+        headers,
+        headers[-1].last_offset,
+        max(header.max_timestamp for header in headers),
+        now_ms if config.timestamp_type == LOG_APPEND_TIME else -1,
+    )
+
+
+def convert_batches(
+    records: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    next_offset: int,
+    leader_epoch: int,
+    config: ValidationConfig,
+    now_ms: int,
+) -> ValidBatches:
+    """Convert from another format than the topic's: the records are checked singly and written into one new batch."""
+    produced: list[Record] = []
+    missing: list[int] = []
+    untimely: list[tuple[int, str]] = []
+    codec = 0
+    for pos, header in batches:
+        codec = header.compression or codec
+        append_time = header.timestamp_type == LOG_APPEND_TIME
+        for record in records_of(records, header, pos, max_unfolded(config)):
+            if config.compacted and record.key is None:
+                missing.append(len(produced))
+            elif why := timestamp_error(record.timestamp, append_time, config, now_ms):
+                untimely.append((len(produced), why))
+            produced.append(record)
+    if untimely:
+        raise invalid_timestamp(untimely)
+    if missing:
+        raise keyless_records(missing)
+    if config.timestamp_type == LOG_APPEND_TIME:
+        produced = [record._replace(timestamp=now_ms) for record in produced]
+    produced = [record._replace(offset=next_offset + index) for index, record in enumerate(produced)]
+    codec = codec if config.target_codec is None else config.target_codec
+    if config.target_magic < 2:
+        data = encode_message_set(produced, config.target_magic, codec=codec, timestamp_type=config.timestamp_type)
+    else:
+        data = encode_batch(
+            produced,
+            codec=codec,
+            timestamp_type=config.timestamp_type,
+            log_append_time=now_ms,
+            leader_epoch=leader_epoch,
+        )
+    headers = [header for _, header in iter_headers(data)]
+    for header in headers:
+        check_size(header.size, config)
+    return _result(memoryview(data), headers, config, now_ms)
+
 
 _SMALLEST_RECORD = 7
 _REFUSED_ATTRIBUTES = CONTROL_MASK | TIMESTAMP_TYPE_MASK
@@ -98,8 +313,7 @@ def validate_for_leader(
             LEADER_FIELDS.pack_into(records, 0, next_offset, size - LOG_OVERHEAD, leader_epoch)
             header.base_offset = next_offset
             header.leader_epoch = leader_epoch
-            last = next_offset + delta
-            return ValidBatches(records, [header], next_offset, last, timestamp, last, delta + 1, -1)
+            return ValidBatches(records, [header], next_offset + delta, timestamp, -1)
     try:
         return _validate(records, next_offset, leader_epoch, config, now_ms, from_client)
     except CorruptRecordError as error:

@@ -13,6 +13,7 @@ that last, because an answer must not be sent in the middle of a change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 from kafkalite.common.purgatory import DelayedOperation
@@ -104,6 +105,7 @@ class FetchWatch:
         self.waiting: DelayedFetch | None = None
 
 
+@dataclass(slots=True, eq=False)
 class FetchParams:
     """What a Fetch request says for all of its partitions.
 
@@ -112,43 +114,17 @@ class FetchParams:
     session's; ``None`` for a request without a session.
     """
 
-    __slots__ = (
-        "hard_max_bytes",
-        "isolation",
-        "max_bytes",
-        "max_wait_ms",
-        "min_bytes",
-        "only_leader",
-        "rack",
-        "replica_epoch",
-        "replica_id",
-        "watch",
-    )
-
-    def __init__(
-        self,
-        replica_id: int = -1,
-        replica_epoch: int = -1,
-        max_wait_ms: int = 500,
-        min_bytes: int = 1,
-        max_bytes: int = 0x7FFFFFFF,
-        isolation: int = READ_UNCOMMITTED,
-        rack: str = "",
-        *,
-        only_leader: bool = False,
-        hard_max_bytes: bool = False,
-        watch: FetchWatch | None = None,
-    ) -> None:
-        self.replica_id = replica_id
-        self.replica_epoch = replica_epoch
-        self.max_wait_ms = max_wait_ms
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.isolation = isolation
-        self.rack = rack
-        self.only_leader = only_leader
-        self.hard_max_bytes = hard_max_bytes
-        self.watch = watch
+    replica_id: int = -1
+    replica_epoch: int = -1
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 0x7FFFFFFF
+    isolation: int = READ_UNCOMMITTED
+    rack: str = ""
+    _: KW_ONLY
+    only_leader: bool = False
+    hard_max_bytes: bool = False
+    watch: FetchWatch | None = None
 
 
 class DelayedFetch(DelayedOperation):

@@ -12,14 +12,13 @@ from collections.abc import Callable
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.file_system import LogDirFailure
 from kafkalite.log.log import Log
-from kafkalite.log.log_manager import LogManager
 from kafkalite.protocol.fetch import FetchPartition
 from kafkalite.replication.delayed_operations import Completed, DelayedFetch, FetchParams, FetchWatch, complete
 from kafkalite.replication.isr_updates import IsrUpdates
 from kafkalite.replication.partition import FollowerState, Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
+from kafkalite.replication.record_traces import RecordTraces
 from kafkalite.replication.replication_quotas import ReplicationQuotaManager, is_throttled
 from kafkalite.replication.results import FetchResult
 
@@ -62,15 +61,15 @@ class FetchReader:
     def __init__(
         self,
         replicas: PartitionTable,
-        logs: LogManager,
         isr: IsrUpdates,
         selector: RackAwareReplicaSelector | None,
         quota: ReplicationQuotaManager,
         monotonic: Callable[[], float],
+        traces: RecordTraces,
     ) -> None:
+        self._traces = traces
         self._replicas = replicas
         self._partitions = replicas.partitions
-        self._logs = logs
         self._isr = isr
         self._selector = selector
         self._quota = quota
@@ -89,24 +88,43 @@ class FetchReader:
         """
         limit = params.max_bytes
         need_one = not params.hard_max_bytes
+        watch = params.watch
         size = 0
         urgent = False
         partitions = self._partitions
         for request in requests:
             partition = partitions.get((request.topic, request.partition))  # type: ignore[call-overload]
             if partition is None:
-                results.append(self._absent(request, params.watch))
+                results.append(self._absent(request, watch))
                 urgent = True
                 continue
-            result = self._read(partition, request, params, limit, need_one, changes)
+            partition.metrics.total_fetch_requests += 1
+            try:
+                result = self._read(partition, request, params, limit, need_one, changes)
+            except ApiError as error:
+                result = self._refused(partition, error)
+            except Exception:
+                log.exception("reading %s at %d failed", partition.topic_partition, request.fetch_offset)
+                partition.metrics.failed_fetch_requests += 1
+                result = FetchResult(partition.topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+            results.append(result)
+            if self._traces.armed and params.replica_id >= 0 and not result.error and result.diverging_epoch is None:
+                self._traces.follower_fetched(partition, params.replica_id, request.fetch_offset)
             found = result.size
+            is_news = result.error or result.diverging_epoch is not None
+            if watch is not None:
+                # Only a look that finds nothing makes a partition clean: the reader may drop what it was sent, and ask
+                # again without naming the partition, because its fetch offset is the same.
+                if found or is_news or result.throttled or not limit:
+                    watch.dirty[partition.topic_partition] = None
+                else:
+                    watch.dirty.pop(partition.topic_partition, None)
             if found:
                 size += found
                 limit = limit - found if limit > found else 0
                 need_one = False
-            elif result.error or result.diverging_epoch is not None or result.preferred_read_replica >= 0:
+            elif is_news or result.preferred_read_replica >= 0:
                 urgent = True
-            results.append(result)
         return size, urgent
 
     def _absent(self, request: FetchPartition, watch: FetchWatch | None) -> FetchResult:
@@ -122,36 +140,6 @@ class FetchReader:
         return result
 
     def _read(
-        self,
-        partition: Partition,
-        request: FetchPartition,
-        params: FetchParams,
-        limit: int,
-        need_one: bool,
-        changes: list[Completed],
-    ) -> FetchResult:
-        tp = partition.topic_partition
-        try:
-            result = self._read_or_raise(partition, request, params, limit, need_one, changes)
-        except ApiError as error:
-            result = self._refused(partition, error)
-        except LogDirFailure as failure:
-            self._logs.handle_failure(failure.log_dir)
-            result = FetchResult(tp, ErrorCode.KAFKA_STORAGE_ERROR)
-        except Exception:
-            log.exception("reading %s at %d failed", tp, request.fetch_offset)
-            result = FetchResult(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
-        watch = params.watch
-        if watch is not None:
-            # Only a look that finds nothing makes a partition clean: the reader may drop what it was sent, and ask
-            # again without naming the partition, because its fetch offset is the same.
-            if result.size or result.error or result.diverging_epoch is not None or result.throttled or not limit:
-                watch.dirty[tp] = None
-            else:
-                watch.dirty.pop(tp, None)
-        return result
-
-    def _read_or_raise(
         self,
         partition: Partition,
         request: FetchPartition,
@@ -183,7 +171,7 @@ class FetchReader:
         if request.last_fetched_epoch >= 0:
             diverging = _diverging_epoch(replica_log, request, end)
             if diverging is not None:
-                result = self._result(partition, replica_log)
+                result = _result(partition, replica_log)
                 result.diverging_epoch = diverging
                 return result
         if follower is not None:
@@ -198,16 +186,10 @@ class FetchReader:
             if params.rack and self._selector is not None and partition.role is _LEADER:
                 preferred = self._selector.select(partition, params.rack, offset)
                 if preferred >= 0:
-                    result = self._result(partition, replica_log)
+                    result = _result(partition, replica_log)
                     result.preferred_read_replica = preferred
                     return result
-        result = FetchResult(
-            partition.topic_partition,
-            ErrorCode.NONE,
-            replica_log.high_watermark,
-            replica_log.last_stable_offset,
-            replica_log.log_start_offset,
-        )
+        result = _result(partition, replica_log)
         if offset < upper and (limit or need_one):
             if follower is not None and self._quota.limited and self._must_wait(partition, follower):
                 result.throttled = True
@@ -215,19 +197,12 @@ class FetchReader:
             info = replica_log.read(offset, min(request.max_bytes, limit), upper, need_one)
             result.records = info.records
             result.size = info.size
+            if info.size and self._traces.armed:
+                self._traces.read(result, offset, replica_log.end_of_read(info, upper))
             if params.isolation and follower is None and info.size:
                 end = replica_log.end_of_read(info, upper)
                 result.aborted = [txn[:2] for txn in replica_log.aborted_transactions(offset, end)]
         return result
-
-    def _result(self, partition: Partition, replica_log: Log) -> FetchResult:
-        return FetchResult(
-            partition.topic_partition,
-            ErrorCode.NONE,
-            replica_log.high_watermark,
-            replica_log.last_stable_offset,
-            replica_log.log_start_offset,
-        )
 
     def _follower(self, partition: Partition, params: FetchParams) -> FollowerState:
         follower = partition.followers.get(params.replica_id)
@@ -304,7 +279,7 @@ class FetchReader:
 
         operation = DelayedFetch(params, results, watch, self._refresh, self._quota, answer)
         if watch.waiting is not None:
-            # A session has one request under way: a client that sends a second one no longer waits for the first.
+            # A session has one outstanding request: a client that sends a second one no longer waits for the first.
             watch.waiting.complete()
         watch.waiting = operation
         return operation
@@ -336,6 +311,17 @@ class FetchReader:
         if changes:
             complete(changes)
         return urgent
+
+
+def _result(partition: Partition, replica_log: Log) -> FetchResult:
+    """A result without records: where the log begins, and where it is readable to."""
+    return FetchResult(
+        partition.topic_partition,
+        ErrorCode.NONE,
+        replica_log.high_watermark,
+        replica_log.last_stable_offset,
+        replica_log.log_start_offset,
+    )
 
 
 def _diverging_epoch(replica_log: Log, request: FetchPartition, end: int) -> tuple[int, int] | None:

@@ -25,12 +25,14 @@ _MAX_EPOCH = (1 << 31) - 1
 
 
 class PartitionFetch:
-    """The state of the fetching of one partition. ``sent_in`` is the request that first carried ``offset``.
+    """How far one partition was fetched, and whether it is fetched now.
 
-    ``in_sync``: the log reaches the leader's high watermark of the last response; before that, what the ISR says.
+    ``sent_in`` is the number of the request that first carried ``offset``. ``in_sync``: the log reached the leader's
+    high watermark of the last response; before the first response, the replica is in the ISR. ``delayed``: requests
+    leave the partition out, after an error or because of a quota. ``attempts`` counts the errors since the last append.
     """
 
-    __slots__ = ("attempts", "delayed", "in_sync", "leader_epoch", "offset", "partition", "sent_in", "state")
+    __slots__ = ("attempts", "delayed", "in_sync", "lag", "leader_epoch", "offset", "partition", "sent_in", "state")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -41,6 +43,8 @@ class PartitionFetch:
         self.in_sync = partition.broker_id in partition.state.isr
         self.delayed = False
         self.attempts = 0
+        self.lag = 0
+        """Records between the end of the log here and the leader's high watermark of the last response."""
 
 
 class FollowerSession:
@@ -68,7 +72,7 @@ class FollowerSession:
             self.reset()
 
     def drop(self, tp: TopicPartition) -> None:
-        """Fetch ``tp`` no longer."""
+        """Stop fetching ``tp``."""
         self._changed.pop(tp, None)
         fetch = self._in_session.pop(tp, None)
         if fetch is not None:
@@ -85,12 +89,12 @@ class FollowerSession:
 
     @property
     def has_partitions(self) -> bool:
-        """Whether the next request would ask for anything."""
+        """Whether the next request would name a partition, or continue a session that has one."""
         return bool(self._in_session or self._changed)
 
     @property
     def can_interrupt(self) -> bool:
-        """Whether the next request would tell the leader something, within a session that both know."""
+        """Whether the next request would change the session that the leader has."""
         return self._id != 0 and bool(self._changed or self._forgotten)
 
     def build(self) -> tuple[FetchRequest, int]:
@@ -105,6 +109,7 @@ class FollowerSession:
             self._changed = {**self._in_session, **self._changed}
             with_ids = all(fetch.state.topic_id != ZERO_UUID for fetch in self._changed.values())
         elif not self.topics:
+            # The open session names topics by name.
             with_ids = False
         changed, self._changed = self._changed, {}
         forgotten, self._forgotten = self._forgotten, {}

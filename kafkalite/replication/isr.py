@@ -1,4 +1,4 @@
-"""The in-sync replicas of a partition that this broker leads, and the one change of them that may be under way.
+"""The in-sync replicas of a partition that this broker leads, and their one pending change.
 
 Answers to: ``kafka.cluster.{PartitionState,CommittedPartitionState,PendingExpandIsr,PendingShrinkIsr}``. Pure.
 
@@ -7,7 +7,7 @@ Answers to: ``kafka.cluster.{PartitionState,CommittedPartitionState,PendingExpan
     COMMITTED --expand--> PENDING_EXPAND --committed--> COMMITTED
     COMMITTED --shrink--> PENDING_SHRINK --committed--> COMMITTED
 
-``committed`` is what ZooKeeper is known to hold. While a change is under way its outcome is unknown, and any member
+``committed`` is what ZooKeeper is known to hold. While a change is pending its outcome is unknown, and any member
 of either set may be elected: the *maximal* set counts for the high watermark. So a replica being added counts at
 once, and one being removed counts until ZooKeeper has acknowledged. A pending change ends only by an acknowledged
 write or by reading again.
@@ -33,7 +33,7 @@ TRANSITIONS: dict[IsrStatus, frozenset[IsrStatus]] = {
 
 
 class IllegalIsrTransitionError(Exception):
-    """A second change was begun while one is under way."""
+    """A second change was begun while one is pending."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 Answers to: ``kafka.server.{ZkAlterPartitionManager,ReplicaManager}``'s ISR shrinking and ``IsrChangePropagator``.
 Deterministic.
 
-One write of a partition is under way at a time. ZooKeeper acknowledges it; or refuses it, because the controller wrote
+A partition has at most one outstanding write. ZooKeeper acknowledges it; or refuses it, because the controller wrote
 the znode or the session of the write is over; or its outcome is unknown, because the connection was lost. After a
 refused write the leader reads the znode. After a write with an unknown outcome it writes the state of before, against
 the same version: if that write is accepted, the lost write can never take effect; if it is refused, a read shows what
@@ -19,15 +19,17 @@ from collections.abc import Callable, Iterable
 
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.tasks import Future, gather, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import Completed, complete
+from kafkalite.replication.high_watermark_stalls import HighWatermarkStalls
 from kafkalite.replication.isr import IsrState
 from kafkalite.replication.partition import FollowerState, Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
 from kafkalite.replication.replication_config import ReplicationConfig
-from kafkalite.zk.stores.isr import IsrStore
+from kafkalite.zk.stores.topics import IsrStore
 from kafkalite.zk.zk_client import BadVersionError, NoNodeError, SessionExpiredError, ZkError
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
@@ -39,7 +41,10 @@ _REREAD_SECONDS = 0.5
 
 
 class IsrUpdates:
-    """Shrinks and expands the ISRs of the partitions that this broker leads."""
+    """Shrinks and expands the ISRs of the partitions that this broker leads.
+
+    ``on_newer`` is called with a state in ZooKeeper that has a newer leader epoch than the partition.
+    """
 
     def __init__(
         self,
@@ -48,13 +53,17 @@ class IsrUpdates:
         isr: IsrStore,
         broker_epoch: BrokerEpoch,
         clock: Clock,
+        on_newer: Callable[[LeaderAndIsr], object],
+        record: EventRecorder = ignore_event,
     ) -> None:
+        self._record = record
+        self._stalls = HighWatermarkStalls(record)
         self._config = config
         self._replicas = replicas
         self._isr = isr
         self._clock = clock
         self._max_lag = config.replica_lag_time_max_ms / 1000
-        self.on_newer: Callable[[LeaderAndIsr], object] = lambda _: None
+        self._on_newer = on_newer
         self._broker_epoch = broker_epoch
         self.connected = True
         self._candidates: dict[tuple[TopicPartition, int], None] = {}
@@ -71,7 +80,7 @@ class IsrUpdates:
         self._lag_check = self._clock.call_later(self._max_lag / 2, self._check_lag)
 
     def close(self) -> None:
-        """Begin no more changes; :meth:`written` waits for the writes that are under way."""
+        """Begin no more changes; :meth:`written` waits for the outstanding writes."""
         self._closed = True
         self.connected = False
         for timer in (self._recheck, self._notify, self._lag_check):
@@ -79,7 +88,7 @@ class IsrUpdates:
                 timer.cancel()
 
     async def written(self) -> None:
-        """Wait until no write is under way."""
+        """Wait until no write is outstanding."""
         await gather(list(self._writes))
 
     # Session
@@ -186,6 +195,7 @@ class IsrUpdates:
             return
         now = self._clock.monotonic()
         self.drop_departed(self._replicas.leaders())
+        self._stalls.look(self._replicas.leaders())
         for partition in self._replicas.leaders():
             out = partition.lagging(now, self._max_lag)
             if out and not partition.isr.is_pending:
@@ -221,16 +231,20 @@ class IsrUpdates:
         try:
             written = await self._update(state)
         except (BadVersionError, NoNodeError):
+            self._replicas.isr_stats.failed_updates += 1
             await self._reread(partition, pending)
         except SessionExpiredError as error:
+            self._replicas.isr_stats.failed_updates += 1
             # The write was never sent. If this broker has no new session, the end of the old one stops the partition.
             log.warning("%s: an ISR change is not made: %s", partition.topic_partition, error)
             await self._reread(partition, pending)
         except (ZkError, MalformedZnodeError) as error:
             log.info("%s: outcome of an ISR change unknown: %s", partition.topic_partition, error)
+            self._replicas.isr_stats.failed_updates += 1
             await self._settle(partition, pending)
         else:
             if partition.isr is pending:
+                self._count(pending)
                 self._committed(partition, written)
                 self._tell(partition.topic_partition)
 
@@ -277,11 +291,13 @@ class IsrUpdates:
             # The topic is being deleted, and the controller will stop this partition; or the znode is being restored.
             self._settle_later(partition, pending)
         elif current.leader_epoch == partition.leader_epoch:
+            if current.isr == pending.proposed:
+                self._count(pending)
             self._committed(partition, current)
             if current.isr == pending.proposed:
                 self._tell(partition.topic_partition)
         elif current.leader_epoch > partition.leader_epoch:
-            self.on_newer(current)
+            self._on_newer(current)
         else:
             # The controller's request came before this ZooKeeper server had the controller's write.
             self._settle_later(partition, pending)
@@ -297,6 +313,17 @@ class IsrUpdates:
             spawn(self._settle(partition, pending), f"settling the ISR of {partition.topic_partition}")
 
     def _committed(self, partition: Partition, found: LeaderAndIsr) -> None:
+        before = partition.isr.committed
+        if set(found.isr) != set(before):
+            self._record(
+                EventKind.ISR,
+                f"{partition.topic_partition}: ISR {_numbers(found.isr)} instead of {_numbers(before)}",
+                topic=found.topic,
+                partition=found.partition,
+                leader_epoch=found.leader_epoch,
+                zxid=found.mzxid,
+                why="replicas caught up" if len(found.isr) > len(before) else "replicas fell behind or are gone",
+            )
         completed = partition.commit_isr(found)
         for replica, follower in partition.followers.items():
             if replica not in partition.isr.maximal and partition.is_in_sync(follower):
@@ -304,6 +331,13 @@ class IsrUpdates:
         if completed is not None:
             complete((completed,))
         self.drop_departed((partition,))
+
+    def _count(self, made: IsrState) -> None:
+        stats = self._replicas.isr_stats
+        if len(made.proposed) > len(made.committed):
+            stats.expands += 1
+        else:
+            stats.shrinks += 1
 
     def _tell(self, tp: TopicPartition) -> None:
         self._changed[tp] = None
@@ -330,3 +364,7 @@ class IsrUpdates:
     def _tell_again(self, changed: list[TopicPartition]) -> None:
         for tp in changed:
             self._tell(tp)
+
+
+def _numbers(broker_ids: Iterable[int]) -> str:
+    return ", ".join(map(str, broker_ids))

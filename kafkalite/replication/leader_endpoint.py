@@ -15,10 +15,10 @@ from kafkalite.protocol.fetch import FetchRequest, FetchResponse, decode_fetch_r
 
 
 class LeaderEndPoint(Protocol):
-    """A leader as its followers reach it: :class:`RemoteLeaderEndPoint`, or a made-up network in tests."""
+    """A leader as its followers reach it: :class:`RemoteLeaderEndPoint`, or a simulated network in tests."""
 
     def fetch(self, request: FetchRequest, version: int) -> Awaitable[FetchResponse]:
-        """The leader's response. Raises any exception when it fails."""
+        """The leader's response. Raises any exception if there is none."""
 
     def close(self) -> None:
         """Drop the connection; what is outstanding fails."""
@@ -45,7 +45,7 @@ class RemoteLeaderEndPoint:
         self._connection: LeaderConnection | None = None
 
     async def fetch(self, request: FetchRequest, version: int) -> FetchResponse:
-        """Raises what the connection raises when it fails."""
+        """The leader's response. Raises any exception of the connection."""
         connection = self._connection
         if connection is None:
             connection = self._open()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.purgatory import Purgatory
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.file_system import LogDirFailure
 from kafkalite.log.log import Log
 from kafkalite.log.log_manager import LogManager
 from kafkalite.replication.delayed_operations import Completed, DelayedDeleteRecords, complete
@@ -67,9 +66,6 @@ class OffsetQueries:
             return self._find(partition, check(current_leader_epoch), timestamp, isolation)
         except ApiError as error:
             return OffsetResult(error.code)
-        except LogDirFailure as failure:
-            self._logs.handle_failure(failure.log_dir)
-            return OffsetResult(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _find(self, partition: Partition, replica_log: Log, timestamp: int, isolation: int | None) -> OffsetResult:
         if isolation is None:
@@ -145,10 +141,6 @@ class OffsetQueries:
                 changes.append(partition.delete_records(offset, operation))
             except ApiError as error:
                 results[tp] = DeleteRecordsResult(-1, error.code)
-                continue
-            except LogDirFailure as failure:
-                self._logs.handle_failure(failure.log_dir)
-                results[tp] = DeleteRecordsResult(-1, ErrorCode.KAFKA_STORAGE_ERROR)
                 continue
             results[tp] = DeleteRecordsResult(-1, ErrorCode.REQUEST_TIMED_OUT)
             waiting.append(partition)

@@ -17,6 +17,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.purgatory import DelayedOperation
 from kafkalite.log.log import Log
 from kafkalite.log.values import AppendInfo
+from kafkalite.replication.broker_topic_stats import BrokerTopicMetrics
 from kafkalite.replication.delayed_operations import (
     Completed,
     DelayedDeleteRecords,
@@ -93,7 +94,8 @@ class FollowerState:
 class Partition:
     """A replica that this broker holds. ``state`` is the newest one applied.
 
-    ``is_alive`` says of a broker whether it is registered. ``watches`` are those set before the partition came.
+    ``is_alive`` says of a broker whether it is registered. ``metrics`` are those of the topic. ``watches`` are the ones
+    set before the partition came.
     """
 
     __slots__ = (
@@ -109,6 +111,7 @@ class Partition:
         "joining",
         "leader_epoch",
         "log",
+        "metrics",
         "role",
         "state",
         "topic_partition",
@@ -121,6 +124,7 @@ class Partition:
         broker_id: int,
         log: Log,
         is_alive: Callable[[int], bool],
+        metrics: BrokerTopicMetrics,
         watches: list[FetchWatch] | None = None,
     ) -> None:
         self.topic_partition = state.topic_partition
@@ -128,6 +132,7 @@ class Partition:
         self.state = state
         self.log = log
         self._is_alive = is_alive
+        self.metrics = metrics
         self.role = Role.NONE
         self.leader_epoch = -1
         self.epoch_start_offset = -1
@@ -280,7 +285,7 @@ class Partition:
             info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)
         except ApiError as error:
             if error.code in _SENT_AGAIN:
-                log.note_refusal(records)
+                log.note_refusal(records, error.code)
             raise
         if log.log_end_offset == old_end:
             return info, None

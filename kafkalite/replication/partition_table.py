@@ -12,6 +12,7 @@ from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.log.log import Log
+from kafkalite.replication.broker_topic_stats import BrokerTopicStats, IsrStats
 from kafkalite.replication.delayed_operations import FetchWatch
 from kafkalite.replication.partition import Partition, Role
 
@@ -30,6 +31,8 @@ class PartitionTable:
         self.broker_id = broker_id
         self.metadata = metadata
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.topic_stats = BrokerTopicStats()
+        self.isr_stats = IsrStats()
         self._retired: dict[uuid.UUID, None] = {}
         # Of partitions that are not hosted.
         self._watches: dict[TopicPartition, list[FetchWatch]] = {}
@@ -37,14 +40,20 @@ class PartitionTable:
     def host(self, state: LeaderAndIsr, log: Log) -> Partition:
         """Host the partition of ``state``, whose log is ``log``."""
         tp = state.topic_partition
-        partition = Partition(state, self.broker_id, log, self.metadata.alive, self._watches.pop(tp, []))
+        if tp in self.partitions:
+            self.topic_stats.leave(tp.topic)
+        metrics = self.topic_stats.enter(tp.topic)
+        partition = Partition(state, self.broker_id, log, self.metadata.alive, metrics, self._watches.pop(tp, []))
         self.partitions[tp] = partition
         return partition
 
     def drop(self, tp: TopicPartition) -> None:
         """Host ``tp`` no longer."""
         partition = self.partitions.pop(tp, None)
-        if partition is not None and partition.watches:
+        if partition is None:
+            return
+        self.topic_stats.leave(tp.topic)
+        if partition.watches:
             self._watches[tp] = partition.watches
 
     def retire(self, topic_id: uuid.UUID | None) -> None:

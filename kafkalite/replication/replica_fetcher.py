@@ -2,17 +2,18 @@
 
 Answers to: ``kafka.server.{AbstractFetcherThread,ReplicaFetcherThread}``. Deterministic.
 
-One request is under way; a second one interrupts its long poll if partitions were added meanwhile, so that a new
+One request is outstanding; a second one interrupts its long poll if partitions were added meanwhile, so that a new
 leader learns of its followers at once.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
@@ -22,6 +23,7 @@ from kafkalite.replication.delayed_operations import Completed, complete
 from kafkalite.replication.follower_session import FollowerSession, PartitionFetch
 from kafkalite.replication.leader_endpoint import LeaderEndPoint
 from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.record_traces import RecordTraces
 from kafkalite.replication.replication_config import ReplicationConfig
 from kafkalite.replication.replication_quotas import ReplicationQuotaManager, is_throttled
 
@@ -48,7 +50,11 @@ class ReplicaFetcher:
         quota: ReplicationQuotaManager,
         broker_epoch: BrokerEpoch,
         clock: Clock,
+        traces: RecordTraces,
+        record: EventRecorder = ignore_event,
     ) -> None:
+        self._record = record
+        self._traces = traces
         self._config = config
         self.leader = leader
         self._open = open_end_point
@@ -57,6 +63,8 @@ class ReplicaFetcher:
         self._clock = clock
         self._partitions: dict[TopicPartition, PartitionFetch] = {}
         self.session = FollowerSession(config, broker_epoch)
+        self.requests = self.bytes = 0
+        """How many answers came since the start of this fetcher, and how many bytes of records were in them."""
         self._end_point: LeaderEndPoint | None = None
         self._outstanding = 0
         self._attempts = 0
@@ -67,6 +75,17 @@ class ReplicaFetcher:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    @property
+    def lags(self) -> Iterator[tuple[TopicPartition, int]]:
+        """For each partition, how many records it lags behind the leader's high watermark of the last response."""
+        for tp, fetch in self._partitions.items():
+            yield tp, fetch.lag
+
+    @property
+    def failing(self) -> int:
+        """How many partitions are left out for a while after an error of theirs."""
+        return sum(fetch.delayed and fetch.attempts > 0 for fetch in self._partitions.values())
 
     # Partitions
 
@@ -82,7 +101,7 @@ class ReplicaFetcher:
         return self._partitions[tp].partition
 
     def remove(self, tp: TopicPartition) -> None:
-        """Stop fetching ``tp``; records for it in a response that is under way are dropped."""
+        """Stop fetching ``tp``; records for it in an outstanding response are dropped."""
         if self._partitions.pop(tp, None) is not None:
             self.session.drop(tp)
 
@@ -98,7 +117,7 @@ class ReplicaFetcher:
             self._end_point = None
 
     def kick(self) -> None:
-        """Send a request now if none is under way, or if the one under way was sent before a change."""
+        """Send a request now if none is outstanding, or if the outstanding one was sent before a change."""
         if self._closed or self._retry is not None or not self._partitions:
             return
         if self._quota.limited:
@@ -121,6 +140,8 @@ class ReplicaFetcher:
                 self._back_off()
                 return
         request, version = self.session.build()
+        if self._traces.armed:
+            self._traces.asked(request.partitions)
         self._outstanding += 1
         spawn(
             self._exchange(self._end_point, request, version, self.session.generation, self.session.request_number),
@@ -179,6 +200,7 @@ class ReplicaFetcher:
             self.session.reset()
             return
         self._attempts = 0
+        self.requests += 1
         session = self.session
         session.answered(response.session_id)
         topics = session.topics
@@ -191,28 +213,23 @@ class ReplicaFetcher:
             partition = fetch.partition
             if partition.role is not Role.FOLLOWER or partition.leader_epoch != fetch.leader_epoch:
                 continue
-            self._take_partition(partition, fetch, answer, changes)
-
-    def _take_partition(
-        self, partition: Partition, fetch: PartitionFetch, answer: FetchPartitionResponse, changes: list[Completed]
-    ) -> None:
-        tp = partition.topic_partition
-        try:
-            if answer.error:
-                self._refused(fetch, answer)
-            elif answer.diverging_epoch is not None:
-                self._truncate(fetch, *answer.diverging_epoch)
-            else:
-                self._append(partition, fetch, answer, changes)
-        except LogDirFailure as failure:
-            self._on_dir_failure(failure.log_dir)
-        except Exception as error:
-            if isinstance(error, ApiError):
-                log.warning("%s: what leader %d sent at %d was refused: %s", tp, self.leader, fetch.offset, error)
-            else:
-                log.exception("%s: what leader %d sent at %d was refused", tp, self.leader, fetch.offset)
-            fetch.offset = partition.log.log_end_offset
-            self._delay(fetch)
+            try:
+                if answer.error:
+                    self._refused(fetch, answer)
+                elif answer.diverging_epoch is not None:
+                    self._truncate(fetch, *answer.diverging_epoch)
+                else:
+                    self._append(partition, fetch, answer, changes)
+            except LogDirFailure as failure:
+                self._on_dir_failure(failure.log_dir)
+            except Exception as error:
+                what = "%s: what leader %d sent at %d was refused"
+                if isinstance(error, ApiError):
+                    log.warning(what + ": %s", partition.topic_partition, self.leader, fetch.offset, error)
+                else:
+                    log.exception(what, partition.topic_partition, self.leader, fetch.offset)
+                fetch.offset = partition.log.log_end_offset
+                self._delay(fetch)
 
     def _append(
         self, partition: Partition, fetch: PartitionFetch, answer: FetchPartitionResponse, changes: list[Completed]
@@ -220,12 +237,20 @@ class ReplicaFetcher:
         replica_log = partition.log
         records = answer.records
         if records:
-            replica_log.append_replicated(records)  # type: ignore[arg-type]
+            traces = self._traces
+            arrived = self._clock.monotonic() if traces.armed else 0.0
+            info = replica_log.append_replicated(records)  # type: ignore[arg-type]
+            if traces.armed:
+                traces.replicated(partition.topic_partition, arrived, fetch.offset, replica_log.log_end_offset)
+            # Without the batch at the end that the answer's size cut.
+            partition.metrics.replication_bytes_in += info.size
+            self.bytes += info.size
             fetch.offset = replica_log.log_end_offset
             self.session.put(partition.topic_partition, fetch)
             if self._quota.limited and self._is_throttled(fetch):
                 self._quota.record(len(records))
-        fetch.in_sync = answer.high_watermark <= fetch.offset
+        fetch.lag = max(0, answer.high_watermark - fetch.offset)
+        fetch.in_sync = not fetch.lag
         fetch.attempts = 0
         completed = partition.follow_high_watermark(answer.high_watermark)
         if completed is not None:
@@ -252,9 +277,23 @@ class ReplicaFetcher:
             to = own_end
         to = max(min(to, replica_log.log_end_offset), 0)
         log.info("%s: truncating from %d to %d", fetch.partition.topic_partition, replica_log.log_end_offset, to)
+        self._record_truncation(fetch.partition, to, f"the logs differ after leader epoch {epoch}")
         replica_log.truncate_to(to)
         fetch.offset = replica_log.log_end_offset
         self.session.put(fetch.partition.topic_partition, fetch)
+
+    def _record_truncation(self, partition: Partition, to: int, why: str) -> None:
+        tp = partition.topic_partition
+        if to >= partition.log.log_end_offset:
+            return  # Only an epoch without records goes.
+        self._record(
+            EventKind.TRUNCATION,
+            f"{tp}: the follower truncates from {partition.log.log_end_offset} to {to}",
+            topic=tp.topic,
+            partition=tp.partition,
+            leader_epoch=partition.leader_epoch,
+            why=why,
+        )
 
     def _start_at(self, fetch: PartitionFetch, offset: int) -> None:
         fetch.partition.log.truncate_fully_and_start_at(offset)
@@ -271,6 +310,7 @@ class ReplicaFetcher:
             end = min(fetch.offset, max(answer.high_watermark, answer.log_start_offset))
             if end < fetch.offset:
                 log.info("%s: ahead of the leader, truncating to %d", tp, end)
+                self._record_truncation(fetch.partition, end, "this log is ahead of the leader's")
                 fetch.partition.log.truncate_to(end)
                 fetch.offset = fetch.partition.log.log_end_offset
                 self.session.put(tp, fetch)

@@ -6,15 +6,17 @@ Answers to: ``kafka.server.{AbstractFetcherManager,ReplicaFetcherManager}``. Det
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker
 from kafkalite.common.clock import Clock
+from kafkalite.common.events import EventRecorder, ignore_event
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.leader_endpoint import LeaderConnector, LeaderEndPoint
 from kafkalite.replication.partition import Partition
+from kafkalite.replication.record_traces import RecordTraces
 from kafkalite.replication.replica_fetcher import ReplicaFetcher
 from kafkalite.replication.replication_config import ReplicationConfig
 from kafkalite.replication.replication_quotas import ReplicationQuotaManager
@@ -36,7 +38,11 @@ class ReplicaFetcherManager:
         quota: ReplicationQuotaManager,
         broker_epoch: BrokerEpoch,
         clock: Clock,
+        traces: RecordTraces,
+        record: EventRecorder = ignore_event,
     ) -> None:
+        self._record = record
+        self._traces = traces
         self._config = config
         self._metadata = metadata
         self._connect = connect
@@ -48,12 +54,12 @@ class ReplicaFetcherManager:
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._of: dict[TopicPartition, ReplicaFetcher] = {}
         self._added: dict[ReplicaFetcher, None] = {}
-        self._told: dict[int, Broker] = {}
+        self._brokers_in_requests: dict[int, Broker] = {}
 
     def learn_brokers(self, brokers: Iterable[Broker]) -> None:
         """Keep the addresses in a request of the controller, because the metadata may not have them yet."""
         for broker in brokers:
-            self._told[broker.id] = broker
+            self._brokers_in_requests[broker.id] = broker
 
     def reset_sessions(self) -> None:
         """Begin new sessions, because this broker has a new epoch, which fetches carry (KIP-903)."""
@@ -85,13 +91,21 @@ class ReplicaFetcherManager:
 
     def _make(self, leader: int, number: int) -> ReplicaFetcher:
         def open_end_point() -> LeaderEndPoint:
-            broker = self._metadata.broker(leader) or self._told.get(leader)
+            broker = self._metadata.broker(leader) or self._brokers_in_requests.get(leader)
             if broker is None:
                 raise LeaderUnknownError(f"broker {leader} is not registered")
             return self._connect(broker, number)
 
         return ReplicaFetcher(
-            self._config, leader, open_end_point, self._on_dir_failure, self._quota, self._broker_epoch, self._clock
+            self._config,
+            leader,
+            open_end_point,
+            self._on_dir_failure,
+            self._quota,
+            self._broker_epoch,
+            self._clock,
+            self._traces,
+            self._record,
         )
 
     def remove(self, tp: TopicPartition) -> None:
@@ -113,6 +127,11 @@ class ReplicaFetcherManager:
                 if one is fetcher:
                     del self._fetchers[key]
             fetcher.close()
+
+    @property
+    def fetchers(self) -> Mapping[tuple[int, int], ReplicaFetcher]:
+        """The fetchers by leader and number. For metrics only."""
+        return self._fetchers
 
     def shutdown(self) -> None:
         """Stop all fetching."""

@@ -12,13 +12,14 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest, StopReplicaRequest
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.purgatory import Purgatory
 from kafkalite.common.tasks import Future, Lane
 from kafkalite.common.types import TopicPartition
@@ -26,7 +27,7 @@ from kafkalite.log.file_system import LogDirFailure
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_manager import LogManager
 from kafkalite.protocol.fetch import FetchPartition
-from kafkalite.record.validation import RecordValidationError
+from kafkalite.record.validator import RecordValidationError
 from kafkalite.replication.alter_log_dirs import AlterLogDirs
 from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import (
@@ -42,6 +43,7 @@ from kafkalite.replication.leader_endpoint import LeaderConnector
 from kafkalite.replication.offset_queries import OffsetQueries
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.partition_table import PartitionTable
+from kafkalite.replication.record_traces import RecordTraces
 from kafkalite.replication.replica_fetcher_manager import ReplicaFetcherManager
 from kafkalite.replication.replica_stopper import ReplicaStopper
 from kafkalite.replication.replication_config import RACK_AWARE_SELECTOR, ReplicationConfig
@@ -51,12 +53,21 @@ from kafkalite.replication.results import (
     ProduceResult,
 )
 from kafkalite.replication.role_applier import RoleApplier
-from kafkalite.zk.stores.isr import IsrStore
+from kafkalite.zk.stores.topics import IsrStore
 from kafkalite.zk.zk_client import SessionState
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _NONE = ErrorCode.NONE
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_FAULTS_OF_CLIENTS = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""Errors that Kafka does not count as failed produce requests; neither does it those of batches that are too large."""
 _REFUSAL_PAUSE = 1.0
 _REFUSAL_PAUSE_MAX = 60.0
 """Seconds until replicas that a full directory refused are requested again, at first and at most."""
@@ -67,8 +78,9 @@ class ReplicaManager:
 
     Its parts answer for themselves: ``replicas`` the table of partitions, ``offset_queries``, ``fetchers``, ``quotas``.
 
-    ``on_offline`` is called with the partitions of a log directory that failed, ``on_refused`` some time after replicas
-    were not taken over because a directory refused them for the moment: it was full, or descriptors were lacking.
+    ``propagate_log_dir_event`` makes the controller send the states of this broker's replicas again. It is called when
+    a log directory failed, and some time after a directory refused replicas because it was full or because descriptors
+    were lacking.
     """
 
     def __init__(
@@ -79,43 +91,64 @@ class ReplicaManager:
         isr: IsrStore,
         connect: LeaderConnector,
         topic_configs: Callable[[str], Awaitable[LogConfig]],
+        is_being_deleted: Callable[[str], Awaitable[bool]],
         broker_epoch: BrokerEpoch,
         clock: Clock,
+        propagate_log_dir_event: Callable[[], object],
+        record: EventRecorder = ignore_event,
     ) -> None:
+        self._record = record
         self.config = config
-        self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda _: None
-        self.on_refused: Callable[[], object] = lambda: None
+        self._propagate_log_dir_event = propagate_log_dir_event
         self._broker_epoch = broker_epoch
         self._logs = logs
         self._clock = clock
         self._time_ms = clock.time_ms
-        self._monotonic = clock.monotonic
+        self.monotonic = clock.monotonic
         self.replicas = PartitionTable(config.broker_id, metadata)
         self.partitions = self.replicas.partitions
+        self.traces = RecordTraces(config.broker_id, self.partitions, clock)
         self._produces = Purgatory("Produce", clock)
         self._fetches = Purgatory("Fetch", clock)
-        self._isr = IsrUpdates(config, self.replicas, isr, broker_epoch, clock)
+        self._isr = IsrUpdates(config, self.replicas, isr, broker_epoch, clock, self._found_newer, record)
         self.quotas = ReplicationQuotas(config, clock)
         self.fetchers = ReplicaFetcherManager(
-            config, metadata, connect, logs.handle_failure, self.quotas.follower, broker_epoch, clock
+            config,
+            metadata,
+            connect,
+            logs.handle_failure,
+            self.quotas.follower,
+            broker_epoch,
+            clock,
+            self.traces,
+            record,
         )
         self._stopping = ReplicaStopper(self.replicas, logs, self.fetchers, broker_epoch)
         self._roles = RoleApplier(
-            self.replicas, logs, self.fetchers, topic_configs, clock, broker_epoch, self._stopping
+            self.replicas,
+            logs,
+            self.fetchers,
+            topic_configs,
+            is_being_deleted,
+            clock,
+            broker_epoch,
+            self._stopping,
+            self._look_for_refusals,
+            record,
         )
-        self.offset_queries = OffsetQueries(self.replicas, logs, Purgatory("DeleteRecords", clock))
+        deletions = Purgatory("DeleteRecords", clock)
+        self.purgatories = (deletions, self._fetches, self._produces)
+        """For metrics only."""
+        self.offset_queries = OffsetQueries(self.replicas, logs, deletions)
         selector = (
             RackAwareReplicaSelector(metadata, config.rack)
             if config.replica_selector_class == RACK_AWARE_SELECTOR
             else None
         )
-        self._reader = FetchReader(self.replicas, logs, self._isr, selector, self.quotas.leader, clock.monotonic)
+        self._reader = FetchReader(self.replicas, self._isr, selector, self.quotas.leader, clock.monotonic, self.traces)
         self._moves = AlterLogDirs(self.replicas, logs, self.quotas.alter_log_dirs, clock)
         # Decisions about partitions are applied one at a time, in the order in which they came.
-        self._lane = Lane("replica states", self._take_over)
-        logs.on_dir_failure = self._directory_failed
-        self._isr.on_newer = self._found_newer
-        self._roles.on_outcomes = self._look_for_refusals
+        self._lane: Lane[Callable[[], Awaitable[None]]] = Lane("replica states", lambda work: work())
         self._refusal_timer: Timer | None = None
         self._refusal_pause = _REFUSAL_PAUSE
         self._isr.start()
@@ -151,15 +184,23 @@ class ReplicaManager:
             if partition is None:
                 results.append(ProduceResult(tp, self.replicas.absence(tp)))
                 continue
+            metrics = partition.metrics
+            metrics.total_produce_requests += 1
             try:
                 info, completed = partition.append_as_leader(
-                    records, required_acks, now_ms, from_client, self._monotonic
+                    records, required_acks, now_ms, from_client, self.monotonic
                 )
             except Exception as error:
-                results.append(self._append_failed(partition, error))
+                results.append(self._append_failed(partition, error, len(records)))
                 continue
             result = ProduceResult(tp, _NONE, info.first_offset, info.log_append_time, info.log_start_offset)
             results.append(result)
+            metrics.bytes_in += len(records)
+            metrics.messages_in += info.last_offset - info.first_offset + 1
+            if self.traces.armed:
+                self.traces.appended(partition, info.first_offset, info.last_offset + 1)
+            if info.first_offset == partition.epoch_start_offset:
+                self._record_first_produce(partition)
             if completed is not None:
                 changes.append(completed)
             if required_acks == -1 and info.last_offset >= partition.log.high_watermark:
@@ -173,14 +214,30 @@ class ReplicaManager:
         if changes:
             complete(changes)
 
-    def _append_failed(self, partition: Partition, error: Exception) -> ProduceResult:
+    def _record_first_produce(self, partition: Partition) -> None:
         tp = partition.topic_partition
+        self._record(
+            EventKind.PRODUCE,
+            f"{tp}: broker {self.config.broker_id} accepted the first produce of its leader epoch",
+            topic=tp.topic,
+            partition=tp.partition,
+            leader_epoch=partition.leader_epoch,
+        )
+
+    def _append_failed(self, partition: Partition, error: Exception, size: int) -> ProduceResult:
+        tp = partition.topic_partition
+        metrics = partition.metrics
         if isinstance(error, ApiError):
+            if error.code in _TOO_LARGE:
+                metrics.bytes_rejected += size
+            elif error.code not in _FAULTS_OF_CLIENTS:
+                metrics.failed_produce_requests += 1
             records = error.record_errors if isinstance(error, RecordValidationError) else ()
             return ProduceResult(tp, error.code, error_message=error.message or None, record_errors=records)
         if isinstance(error, LogDirFailure):
             self._logs.handle_failure(error.log_dir)
             return ProduceResult(tp, ErrorCode.KAFKA_STORAGE_ERROR)
+        metrics.failed_produce_requests += 1
         log.error("appending to %s failed", tp, exc_info=error)
         return ProduceResult(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -226,28 +283,27 @@ class ReplicaManager:
         async def alter() -> dict[TopicPartition, ErrorCode]:
             return self._moves.alter(wanted)
 
-        answer: dict[TopicPartition, ErrorCode] = await self._in_lane(alter)
-        return answer
+        return await self._in_lane(alter)
 
     # Leadership
 
-    def _in_lane(self, work: Callable[[], Awaitable[Any]]) -> Future[Any]:
-        outcome: Future[Any] = Future()
-        self._lane.put((work, outcome))
-        return outcome
+    def _in_lane(self, work: Callable[[], Awaitable[T]]) -> Future[T]:
+        outcome: Future[T] = Future()
 
-    async def _take_over(self, event: tuple[Callable[[], Awaitable[Any]], Future[Any]]) -> None:
-        work, outcome = event
-        try:
-            result = await work()
-        except Exception as error:
-            outcome.errback(error)
-        else:
-            outcome.callback(result)
+        async def run() -> None:
+            try:
+                result = await work()
+            except Exception as error:
+                outcome.errback(error)
+            else:
+                outcome.callback(result)
+
+        self._lane.put(run)
+        return outcome
 
     async def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> ControlResponse:
         """The controller's request; STALE_BROKER_EPOCH where the life of the broker that it was meant for is over."""
-        answer: ControlResponse = await self._in_lane(lambda: self._roles.leader_and_isr(request))
+        answer = await self._in_lane(lambda: self._roles.leader_and_isr(request))
         self._moves.resume()
         self._drop_departed(request.states)
         # Most such requests follow a change of the live brokers.
@@ -256,8 +312,7 @@ class ReplicaManager:
 
     async def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
         """Stop, and perhaps delete, replicas; fenced as :meth:`become_leader_or_follower`."""
-        answer: ControlResponse = await self._in_lane(lambda: self._stopping.stop_replicas(request))
-        return answer
+        return await self._in_lane(lambda: self._stopping.stop_replicas(request))
 
     async def apply_states(self, states: Sequence[LeaderAndIsr]) -> None:
         """Apply states that were read from ZooKeeper; states of partitions that are not held here are skipped."""
@@ -300,12 +355,14 @@ class ReplicaManager:
         self._refusal_timer = None
         # Replicas in a failed directory come back with a restart only.
         if not any(self._logs.offline_dirs):
-            self.on_refused()
+            self._propagate_log_dir_event()
 
-    def _directory_failed(self, log_dir: str) -> None:
+    def directory_failed(self, log_dir: str) -> None:
+        """Take the partitions in ``log_dir`` offline, because their logs are closed, and notify the controller."""
         failed = self._stopping.directory_failed(log_dir)
         if failed:
-            self.on_offline(failed)
+            log.error("partitions offline after the failure of a log directory: %s", ", ".join(map(str, failed)))
+            self._propagate_log_dir_event()
 
     # The session and the cluster
 

@@ -15,8 +15,8 @@ from kafkalite.cluster.control import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
-from kafkalite.common.errors import ErrorCode
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.log.file_system import LogDirFailure
 from kafkalite.log.log_manager import LogManager
 from kafkalite.replication.broker_epoch import BrokerEpoch
@@ -50,6 +50,9 @@ class ReplicaStopper:
             except LogDirFailure as failure:
                 self._logs.handle_failure(failure.log_dir)
                 outcome = ErrorCode.KAFKA_STORAGE_ERROR
+            except ApiError as error:
+                log.warning("%s: stopping it failed: %s", stop.topic_partition, error)
+                outcome = error.code
             except Exception:
                 log.exception("%s: stopping it failed", stop.topic_partition)
                 outcome = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -77,7 +80,16 @@ class ReplicaStopper:
             if stop.leader_epoch == EPOCH_DURING_DELETE:
                 self._replicas.retire(stop.topic_id)
             return ErrorCode.NONE
-        await self.delete(tp, stop.topic_id if stop.leader_epoch == EPOCH_DURING_DELETE else None)
+        topic_id: uuid.UUID | None = None
+        if stop.leader_epoch == EPOCH_DURING_DELETE:
+            # Requests of Kafka's controller name no topic ids. Without one, a state that is read from ZooKeeper before
+            # the topic's znodes are gone would create the log again.
+            topic_id = stop.topic_id
+            if topic_id == ZERO_UUID and partition is not None:
+                topic_id = partition.state.topic_id
+            elif topic_id == ZERO_UUID and stored is not None:
+                topic_id = stored.topic_id
+        await self.delete(tp, topic_id)
         return ErrorCode.NONE
 
     def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:

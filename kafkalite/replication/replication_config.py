@@ -15,7 +15,6 @@ class ReplicationConfig:
     """Kafka's broker keys with ``_`` for ``.``; ``_ms`` are milliseconds, ``_bytes`` bytes."""
 
     broker_id: int
-    inter_broker_listener: str = "PLAINTEXT"
     rack: str | None = None
     num_replica_fetchers: int = 1
     replica_lag_time_max_ms: int = 30_000

@@ -7,10 +7,11 @@ measure with. Deterministic.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from kafkalite.common.clock import Clock
+from kafkalite.common.config import Config
 from kafkalite.replication.replication_config import ReplicationConfig
 
 UNLIMITED: Final = (1 << 63) - 1
@@ -85,7 +86,7 @@ class ReplicationQuotaManager:
     def wait_s(self) -> float:
         """Seconds until the limit is no longer exceeded, if nothing else is recorded meanwhile.
 
-        At most the time until the oldest window expires, because the rate must be computed anew then.
+        At most the time until the oldest window expires, because the rate changes then.
         """
         if not self.is_exceeded():
             return 0.0
@@ -113,7 +114,7 @@ class ReplicationQuotas:
             config.alter_log_dirs_replication_quota_window_size_seconds,
         )
 
-    def update_rates(self, values: Mapping[str, Any]) -> None:
+    def update_rates(self, values: Config) -> None:
         """Set the rates to those of the broker's configuration in force."""
         self.leader.update_rate(values[LEADER_RATE])
         self.follower.update_rate(values[FOLLOWER_RATE])

@@ -23,44 +23,23 @@ READ_COMMITTED = 1
 _NONE = ErrorCode.NONE
 
 
+@dataclass(slots=True, eq=False)
 class ProduceResult:
     """One partition's answer to a Produce request.
 
     ``record_errors`` are pairs (index in the batch, why) where single records were the reason.
     """
 
-    __slots__ = (
-        "base_offset",
-        "error",
-        "error_message",
-        "log_append_time",
-        "log_start_offset",
-        "record_errors",
-        "topic_partition",
-    )
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        error: ErrorCode = _NONE,
-        base_offset: int = -1,
-        log_append_time: int = -1,
-        log_start_offset: int = -1,
-        error_message: str | None = None,
-        record_errors: Sequence[tuple[int, str]] = (),
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.error = error
-        self.base_offset = base_offset
-        self.log_append_time = log_append_time
-        self.log_start_offset = log_start_offset
-        self.error_message = error_message
-        self.record_errors = record_errors
-
-    def __repr__(self) -> str:
-        return f"ProduceResult({self.topic_partition}, {self.error.name}, base_offset={self.base_offset})"
+    topic_partition: TopicPartition
+    error: ErrorCode = _NONE
+    base_offset: int = -1
+    log_append_time: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
 
 
+@dataclass(slots=True, eq=False)
 class FetchResult:
     """One partition's answer to a Fetch request.
 
@@ -70,46 +49,18 @@ class FetchResult:
     are given. ``throttled``: there are records, which the leader's replication quota holds back.
     """
 
-    __slots__ = (
-        "aborted",
-        "diverging_epoch",
-        "error",
-        "high_watermark",
-        "last_stable_offset",
-        "leader_hint",
-        "log_start_offset",
-        "preferred_read_replica",
-        "records",
-        "size",
-        "throttled",
-        "topic_partition",
-    )
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        error: ErrorCode = _NONE,
-        high_watermark: int = -1,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
-        records: FileRegion | None = None,
-        size: int = 0,
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.error = error
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        self.records = records
-        self.size = size
-        self.throttled = False
-        self.aborted: list[tuple[int, int]] | None = None
-        self.preferred_read_replica = -1
-        self.diverging_epoch: tuple[int, int] | None = None
-        self.leader_hint: tuple[int, int] | None = None
-
-    def __repr__(self) -> str:
-        return f"FetchResult({self.topic_partition}, {self.error.name}, hw={self.high_watermark}, size={self.size})"
+    topic_partition: TopicPartition
+    error: ErrorCode = _NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: FileRegion | None = None
+    size: int = 0
+    throttled: bool = False
+    aborted: list[tuple[int, int]] | None = None
+    preferred_read_replica: int = -1
+    diverging_epoch: tuple[int, int] | None = None
+    leader_hint: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

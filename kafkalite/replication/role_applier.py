@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.tasks import gather, sleep
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 from kafkalite.log.file_system import LogDirFailure
@@ -30,6 +32,7 @@ from kafkalite.replication.replica_stopper import ReplicaStopper
 from kafkalite.zk.zk_client import ZkError
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _NONE = ErrorCode.NONE
 _BREATH = 50
@@ -47,18 +50,23 @@ class RoleApplier:
         logs: LogManager,
         fetchers: ReplicaFetcherManager,
         topic_configs: Callable[[str], Awaitable[LogConfig]],
+        is_being_deleted: Callable[[str], Awaitable[bool]],
         clock: Clock,
         broker_epoch: BrokerEpoch,
         stopping: ReplicaStopper,
+        on_outcomes: Callable[[Collection[ErrorCode]], object],
+        record: EventRecorder = ignore_event,
     ) -> None:
+        self._record = record
         self._replicas = replicas
         self._logs = logs
         self._fetchers = fetchers
         self._topic_configs = topic_configs
+        self._is_being_deleted = is_being_deleted
         self._clock = clock
         self._broker_epoch = broker_epoch
         self._stopping = stopping
-        self.on_outcomes: Callable[[Collection[ErrorCode]], object] = lambda _: None
+        self._on_outcomes = on_outcomes
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse:
         """The controller's request. The answer has an error for each partition."""
@@ -81,6 +89,10 @@ class RoleApplier:
         configs, unread = await self._read_configs(
             dict.fromkeys(state.topic for state in wanted if self._needs_log(state))
         )
+        deleted, unknown = await self._read_deleted(
+            dict.fromkeys(state.topic for state in wanted if not from_controller and self._creates_log(state))
+        )
+        unread.update(unknown)
         changes: list[Completed] = []
         for number, state in enumerate(wanted):
             tp = state.topic_partition
@@ -100,6 +112,10 @@ class RoleApplier:
             if state.topic in unread:
                 outcomes[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
                 continue
+            if deleted.get(state.topic) and self._creates_log(state):
+                log.info("%s: its topic is being deleted, so no log is created", tp)
+                outcomes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
             try:
                 outcomes[tp] = await self._apply_one(state, configs, changes)
             except LogDirFailure as failure:
@@ -114,7 +130,7 @@ class RoleApplier:
                 outcomes[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
         complete(changes)
         self._fetchers.start_added()
-        self.on_outcomes(outcomes.values())
+        self._on_outcomes(outcomes.values())
         for error in unread.values():
             if not from_controller:
                 raise error
@@ -122,18 +138,23 @@ class RoleApplier:
 
     async def _read_configs(self, topics: Iterable[str]) -> tuple[dict[str, LogConfig], dict[str, ZkError]]:
         """The configurations of ``topics``, and why those that are missing could not be read."""
-        found: dict[str, LogConfig] = {}
-        unread: dict[str, ZkError] = {}
+        return await _read_each(topics, self._topic_configs, "the configuration of topic %s cannot be read: %s")
 
-        async def read(topic: str) -> None:
-            try:
-                found[topic] = await self._topic_configs(topic)
-            except ZkError as error:
-                log.warning("the configuration of topic %s cannot be read: %s", topic, error)
-                unread[topic] = error
+    async def _read_deleted(self, topics: Iterable[str]) -> tuple[dict[str, bool], dict[str, ZkError]]:
+        """Whether each of ``topics`` is being deleted, and why that could not be read of those that are missing.
 
-        await gather(read(topic) for topic in topics)
-        return found, unread
+        An earlier life of this broker may have deleted the log, and the controller waits only for the other replicas:
+        a log that is created now would outlast its topic.
+        """
+        return await _read_each(topics, self._is_being_deleted, "whether topic %s is being deleted cannot be read: %s")
+
+    def _creates_log(self, state: LeaderAndIsr) -> bool:
+        """Whether applying ``state`` creates a log, other than that of a new replica of a reassignment.
+
+        A deletion waits for the reassignments of its topic, and they for their new replicas.
+        """
+        stored = self._logs.get(state.topic_partition)
+        return (stored is None or differs(stored.topic_id, state.topic_id)) and not state.assignment.adding
 
     def _needs_log(self, state: LeaderAndIsr) -> bool:
         partition = self._replicas.partitions.get(state.topic_partition)
@@ -243,16 +264,50 @@ class RoleApplier:
             partition.log.set_topic_id(state.topic_id)
         if state.leader == self._replicas.broker_id:
             self._fetchers.remove(tp)
+            if partition.role is not Role.LEADER or partition.leader_epoch != state.leader_epoch:
+                self._record_role(state, "leads")
             changes.append(partition.make_leader(state, self._clock.monotonic()))
         else:
             completed = partition.make_follower(state)
             if completed is not None:
                 changes.append(completed)
+                self._record_role(
+                    state, "waits for a leader of" if state.leader == NO_LEADER else f"follows broker {state.leader} in"
+                )
                 self._follow(partition)
         return _NONE
+
+    def _record_role(self, state: LeaderAndIsr, does: str) -> None:
+        self._record(
+            EventKind.LEADERSHIP,
+            f"broker {self._replicas.broker_id} {does} {state.topic_partition}",
+            topic=state.topic,
+            partition=state.partition,
+            controller_epoch=state.controller_epoch,
+            leader_epoch=state.leader_epoch,
+            cause=state.mzxid,
+        )
 
     def _follow(self, partition: Partition) -> None:
         if partition.state.leader == NO_LEADER:
             self._fetchers.remove(partition.topic_partition)
         else:
             self._fetchers.add(partition)
+
+
+async def _read_each(
+    topics: Iterable[str], read: Callable[[str], Awaitable[T]], failed: str
+) -> tuple[dict[str, T], dict[str, ZkError]]:
+    """``read`` of each of ``topics``, and the errors of those that could not be read; ``failed`` is their log text."""
+    found: dict[str, T] = {}
+    unread: dict[str, ZkError] = {}
+
+    async def read_one(topic: str) -> None:
+        try:
+            found[topic] = await read(topic)
+        except ZkError as error:
+            log.warning(failed, topic, error)
+            unread[topic] = error
+
+    await gather(read_one(topic) for topic in topics)
+    return found, unread

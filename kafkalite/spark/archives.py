@@ -3,7 +3,7 @@
 Answers to: nothing in Kafka; it is about ``org.apache.spark.api.python.PythonUtils.sparkPythonPath``, which puts
 ``pyspark.zip`` and the jar of Spark's core before everything else. Shell: it changes Python's path.
 
-Every process compiles modules from an archive anew (half a second and 25 MB). Before each task it clears the caches of
+Every process compiles modules from an archive again (half a second and 25 MB). Before each task it clears the caches of
 all finders, and then Python 3.11 reads the directories of the archives again: a tenth of a second, more than many tasks
 take.
 """

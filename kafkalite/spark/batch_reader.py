@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kafkalite.spark.housekeeping import settle
+from kafkalite.spark.housekeeping import freeze_objects
 from kafkalite.spark.offset_reader import OffsetReader
 from kafkalite.spark.offsets import OffsetError, OffsetRange, split
 from kafkalite.spark.options import SourceOptions
 from kafkalite.spark.reading import RangePartition, read_partition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
@@ -41,10 +44,10 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
                     f"{partition.topic} partition {partition.partition}."
                 )
             ranges.append(OffsetRange(partition, start, end))
-        settle()
+        freeze_objects()
         pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
         return [RangePartition(piece) for piece in pieces]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The Arrow record batches of a task."""
         return read_partition(self.options, partition)

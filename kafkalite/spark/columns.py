@@ -6,22 +6,26 @@ Answers to: ``org.apache.spark.sql.kafka010.{KafkaRowWriter,KafkaWriter}``. Pure
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalite.spark.compiled import Array, Ints, Longs, Octets
 
-def frozen(array: Any) -> Any:
+A = TypeVar("A", bound=Array)
+
+
+def frozen(array: A) -> A:
     """``array``, made read-only, because the kernels are compiled for one kind of array."""
     array.flags.writeable = False
     return array
 
 
-NO_INTS = frozen(np.zeros(0, np.int64))
-NO_ENDS = frozen(np.zeros(0, np.int32))
-NO_BYTES = frozen(np.zeros(0, np.uint8))
+NO_INTS: Longs = frozen(np.zeros(0, np.int64))
+NO_ENDS: Ints = frozen(np.zeros(0, np.int32))
+NO_BYTES: Octets = frozen(np.zeros(0, np.uint8))
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,9 @@ class Bytes:
     An empty ``valid`` means no nulls, an empty ``ends`` only nulls.
     """
 
-    ends: Any
-    data: Any
-    valid: Any
+    ends: Ints
+    data: Octets
+    valid: Octets
 
 
 NO_COLUMN = Bytes(NO_ENDS, NO_BYTES, NO_BYTES)
@@ -47,18 +51,18 @@ class Columns:
     rows: int
     key: Bytes
     value: Bytes
-    topics: Any
+    topics: Longs
     topic_names: list[str]
-    partitions: Any
-    partition_valid: Any
-    list_ends: Any
-    list_valid: Any
+    partitions: Ints
+    partition_valid: Octets
+    list_ends: Ints
+    list_valid: Octets
     names: Bytes
     contents: Bytes
-    times: Any
+    times: Longs
 
 
-def read_columns(batch: Any, topic: str | None, now_ms: int) -> Columns:
+def read_columns(batch: pa.RecordBatch, topic: str | None, now_ms: int) -> Columns:
     """The columns of an Arrow record batch whose schema was checked; other columns are ignored."""
     rows = batch.num_rows
     names = batch.schema.names
@@ -96,7 +100,7 @@ def read_columns(batch: Any, topic: str | None, now_ms: int) -> Columns:
     )
 
 
-def _times(batch: Any, now_ms: int) -> Any:
+def _times(batch: pa.RecordBatch, now_ms: int) -> Longs:
     if "timestamp" not in batch.schema.names:
         return frozen(np.array([now_ms], np.int64))
     times = batch.column("timestamp").cast(pa.timestamp("us"), safe=False).cast(pa.int64())
@@ -104,13 +108,13 @@ def _times(batch: Any, now_ms: int) -> Any:
     return frozen(micros // 1000)
 
 
-def _valid(column: Any) -> Any:
+def _valid(column: pa.Array) -> Octets:
     if not column.null_count:
         return NO_BYTES
     return frozen(column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8))
 
 
-def _bytes(column: Any) -> Bytes:
+def _bytes(column: pa.Array) -> Bytes:
     if not pa.types.is_binary(column.type):
         column = column.cast(pa.binary())
     _, ends, data = column.buffers()

@@ -9,13 +9,23 @@ have neither (a read-only installation, a user without a home), and then numba r
 from __future__ import annotations
 
 import getpass
+import inspect
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numba
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., object])
+Octets = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
+Ints = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
+Longs = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+Number = int | np.int64
+"""What arithmetic in a kernel gives."""
 
 
 def prepare_cache(source: str) -> None:
@@ -38,13 +48,14 @@ def prepare_cache(source: str) -> None:
     numba.config.CACHE_DIR = str(directory)
 
 
-def compiled(signature: str | None = None) -> Callable[[Callable[..., Any]], Any]:
+def compiled(signature: str | None = None) -> Callable[[F], F]:
     """A decorator: compiles to machine code that is cached for later processes and releases the GIL."""
 
-    def decorate(function: Callable[..., Any]) -> Any:
-        prepare_cache(function.__code__.co_filename)
+    def decorate(function: F) -> F:
+        prepare_cache(inspect.getfile(function))
         options = {"cache": True, "nogil": True}
-        return numba.njit(**options)(function) if signature is None else numba.njit(signature, **options)(function)
+        made: F = numba.njit(**options)(function) if signature is None else numba.njit(signature, **options)(function)
+        return made
 
     return decorate
 

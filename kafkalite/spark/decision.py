@@ -10,7 +10,7 @@ interrupted starts again from what the cluster has: the recorded decision, and t
 no decision:              all proposed attempts are open: record them, commit them, sweep
                           one is not open: fail, no row of the batch is visible
 decision for this batch:  all winners are open or committed: commit the open ones, sweep
-                          some are lost, none is committed: abort the open ones, decide anew
+                          some are lost, none is committed: abort the open ones, decide again
                           some are lost, some are committed: rows are lost, fail
 decision for a later one: sweep
 ```
@@ -26,8 +26,8 @@ from kafkalite.spark.attempts import Attempt, AttemptDecision, DecisionError, St
 
 @dataclass(frozen=True)
 class Known:
-    """What a commit knows. ``proposed``: the attempts of this run; ``skipped``: its tasks found the batch decided and
-    wrote nothing; ``states``: of attempts that were described or ended; ``looked``: the recorded decision was read,
+    """The knowledge of a commit. ``proposed``: the attempts of this run; ``skipped``: its tasks found the batch decided
+    and wrote nothing; ``states``: of attempts that were described or ended; ``looked``: the recorded decision was read,
     after all other commits of the query were fenced."""
 
     batch_id: int
@@ -116,7 +116,7 @@ def _decide(known: Known, serial: int = 0) -> Step:
     if gone:
         raise DecisionError(
             f"batch {known.batch_id}: {_say(gone)} not open any more before the batch was decided: aborted after "
-            "transaction.timeout.ms, or by somebody. Nothing of the batch is visible, and it can be run again"
+            "transaction.timeout.ms, or by another client. Nothing of the batch is visible, and it can be run again"
         )
     return RecordDecision(AttemptDecision(known.batch_id, known.proposed, serial))
 
@@ -138,8 +138,8 @@ def _carry_out(known: Known, recorded: AttemptDecision) -> Step:
     if lost and not known.accept_loss:
         raise DecisionError(
             f"batch {known.batch_id}: {_say(lost)} decided to be part of it, but can not be committed any more "
-            "(aborted after transaction.timeout.ms or by somebody, or forgotten by the cluster), while others are or "
-            "may be: rows are missing for readers with read_committed. failOnDataLoss=false lets the query go on"
+            "(aborted after transaction.timeout.ms or by another client, or forgotten by the cluster), while others "
+            "are or may be: rows are missing for readers with read_committed. failOnDataLoss=false lets the query go on"
         )
     if by_state[State.OPEN]:
         return End(tuple(by_state[State.OPEN]), commit=True)

@@ -7,7 +7,7 @@ Answers to: ``org.apache.spark.sql.kafka010.KafkaRecordToRowConverter`` and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from kafkalite.record.compression import decompress
 from kafkalite.record.convert import up_convert
 from kafkalite.record.records import read_varint
 from kafkalite.spark import kernels
+from kafkalite.spark.compiled import Ints, Longs, Octets
 
 CHUNK_BYTES = 1 << 20
 """Bytes of records in an Arrow record batch: few enough for the processor's cache and for Spark's memory, and so many
@@ -48,6 +49,10 @@ _FIELDS = [
 ]
 SCHEMA = pa.schema(_FIELDS)
 SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, pa.field("headers", _HEADERS)])
+
+
+K = TypeVar("K", bound=np.generic)
+_Array = np.ndarray[tuple[int, ...], np.dtype[K]]
 
 
 class _Run(NamedTuple):
@@ -72,7 +77,7 @@ class Decoder:
         self._partition = partition
         self._include_headers = include_headers
         self._check_crcs = check_crcs
-        self._constants: dict[int, tuple[Any, Any, Any]] = {}
+        self._constants: dict[int, tuple[pa.Array, pa.Array, pa.Array]] = {}
 
     def decode(
         self,
@@ -81,7 +86,7 @@ class Decoder:
         aborted: list[tuple[int, int]] | None,
         first: int,
         stop: int,
-    ) -> Iterator[Any]:
+    ) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of the records with offsets from ``first`` to before ``stop``, in order; control
         records are left out, and with ``aborted`` (producer id, first offset) those of aborted transactions.
 
@@ -107,7 +112,7 @@ class Decoder:
         first: int,
         stop: int,
     ) -> Iterator[tuple[_Run, int]]:
-        """Those of ``batches`` that are to be read, decompressed, with their timestamp types."""
+        """The wanted ones of ``batches``, decompressed, with their timestamp types."""
         visible = _visible(records, batches, aborted) if aborted is not None else batches
         for pos, header in visible:
             # Of magic 0 and 1 the header has the last offset of a wrapped message set, so only the end can be compared.
@@ -126,7 +131,7 @@ class Decoder:
             except (CorruptRecordError, ApiError) as error:
                 raise self._error(header, error) from error
 
-    def _columns(self, runs: list[_Run], timestamp_type: int, first: int, stop: int) -> list[Any]:
+    def _columns(self, runs: list[_Run], timestamp_type: int, first: int, stop: int) -> list[pa.RecordBatch]:
         """One record batch, or none. Empties ``runs``, to release decompressed records before the caller works."""
         rows = sum(run.header.record_count for run in runs)
         size = sum(run.end - run.start for run in runs)
@@ -190,7 +195,7 @@ class Decoder:
                 raise self._error(begin, f"the name of a record header is not UTF-8: {error}") from None
         return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
 
-    def _constant(self, timestamp_type: int, rows: int) -> tuple[Any, Any, Any]:
+    def _constant(self, timestamp_type: int, rows: int) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Columns with the same value in every row: made once, then sliced."""
         found = self._constants.get(timestamp_type)
         if found is None or len(found[0]) < rows:
@@ -217,16 +222,17 @@ class _Headers:
         self._list_valid = np.empty(rows, np.uint8)
         self._names = np.empty(size, np.uint8)
         self._contents = np.empty(size, np.uint8)
-        self._name_ends = self._content_ends = np.zeros(1, np.int32)
-        self._content_valid = np.empty(0, np.uint8)
+        self._name_ends: Ints = np.zeros(1, np.int32)
+        self._content_ends: Ints = self._name_ends
+        self._content_valid: Octets = np.empty(0, np.uint8)
         self._state = np.zeros(kernels.STATES, np.int64)
 
-    def append(self, buffer: Any, header_at: Any, first_row: int, last_row: int) -> bool:
+    def append(self, buffer: Octets, header_at: Longs, first_row: int, last_row: int) -> bool:
         """Append the headers of these rows. Returns false if they are malformed."""
         count, _ = kernels.count_headers(buffer, header_at, first_row, last_row)
         if count < 0:
             return False
-        total = int(self._state[kernels.HEADERS]) + count
+        total = int(self._state[kernels.HEADERS]) + int(count)
         if total > len(self._content_valid):
             room = total + total // 2
             self._name_ends = _longer(self._name_ends, room + 1)
@@ -248,7 +254,7 @@ class _Headers:
         )
         return True
 
-    def array(self, rows: int) -> Any:
+    def array(self, rows: int) -> pa.Array:
         """The column. Raises ``ArrowInvalid`` for names that are not UTF-8."""
         total = int(self._state[kernels.HEADERS])
         name_end, content_end = int(self._state[kernels.NAME_END]), int(self._state[kernels.CONTENT_END])
@@ -316,7 +322,7 @@ def _groups(runs: list[_Run]) -> Iterator[list[_Run]]:
     yield group
 
 
-def _table(runs: list[_Run]) -> Any:
+def _table(runs: list[_Run]) -> Longs:
     return np.array(
         [
             (
@@ -333,41 +339,41 @@ def _table(runs: list[_Run]) -> Any:
     )
 
 
-def _array(buffer: Buffer) -> Any:
+def _array(buffer: Buffer) -> Octets:
     """``buffer`` as an array, read-only, because the kernels are compiled for one kind of array."""
     array = np.frombuffer(buffer, np.uint8)
     array.flags.writeable = False
     return array
 
 
-def _space(count: int, kind: Any) -> Any:
+def _space(count: int, kind: type[K]) -> _Array[K]:
     """An array to be filled, from Arrow's memory pool, which reuses the pages of earlier batches."""
     return np.frombuffer(pa.allocate_buffer(count * np.dtype(kind).itemsize), kind)
 
 
 # Arrow's own functions for these import pandas: a quarter of a second, and 30 MB.
-def _same_text(text: str, rows: int) -> Any:
+def _same_text(text: str, rows: int) -> pa.Array:
     data = text.encode()
     ends = np.arange(rows + 1, dtype=np.int32) * len(data)
     return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data * rows)], 0)
 
 
-def _same_number(number: int, rows: int) -> Any:
+def _same_number(number: int, rows: int) -> pa.Array:
     return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(np.full(rows, number, np.int32))], 0)
 
 
-def _longer(array: Any, size: int) -> Any:
+def _longer(array: _Array[K], size: int) -> _Array[K]:
     longer = np.zeros(size, array.dtype)
     longer[: len(array)] = array
     return longer
 
 
-def _bits(valid: Any, rows: int, nulls: int) -> Any:
+def _bits(valid: Octets, rows: int, nulls: int) -> pa.Buffer | None:
     """Arrow's validity bitmap from one byte a row; ``None`` if there is no null."""
     return pa.py_buffer(np.packbits(valid[:rows], bitorder="little")) if nulls else None
 
 
-def _binary(ends: Any, data: Any, valid: Any, rows: int, size: int, nulls: int) -> Any:
+def _binary(ends: Ints, data: Octets, valid: Octets, rows: int, size: int, nulls: int) -> pa.Array:
     # An empty column (of keys, for example) releases the memory that was allocated for it.
     content = pa.py_buffer(data[:size] if size else b"")
     return pa.Array.from_buffers(pa.binary(), rows, [_bits(valid, rows, nulls), pa.py_buffer(ends), content], nulls)

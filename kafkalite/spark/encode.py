@@ -7,7 +7,7 @@ Answers to: ``org.apache.kafka.common.record.{MemoryRecordsBuilder,DefaultRecord
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from kafkalite.record.batch import (
 from kafkalite.record.compression import compress
 from kafkalite.spark import encode_kernels as kernels
 from kafkalite.spark.columns import Columns
+from kafkalite.spark.compiled import Longs, Octets
 
 _CRC = struct.Struct(">I")
 _MAGIC = 2
@@ -53,7 +54,7 @@ class OpenBatch:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._room: Any = np.empty(0, np.uint8)
+        self._room: Octets = np.empty(0, np.uint8)
         self._state = np.zeros(kernels.FILL_STATES, np.int64)
         self._reset()
 
@@ -67,7 +68,7 @@ class OpenBatch:
         """Size in bytes, before compression."""
         return int(self._state[kernels.POSITION])
 
-    def append(self, columns: Columns, order: Any, first: int, last: int) -> int:
+    def append(self, columns: Columns, order: Longs, first: int, last: int) -> int:
         """Append rows ``order[first:last]``. Returns the index in ``order`` at which the batch is full, or ``last``.
 
         Raises :class:`EncodeError`.
@@ -116,11 +117,11 @@ class OpenBatch:
         size = int(state[kernels.POSITION])
         count = int(state[kernels.COUNT])
         if codec:
-            body = compress(codec, memoryview(self._room)[HEADER_SIZE:size])
+            body = compress(codec, self._room.data[HEADER_SIZE:size])
             batch = memoryview(bytearray(HEADER_SIZE + len(body)))
             batch[HEADER_SIZE:] = body
         else:
-            batch = memoryview(self._room)[:size]
+            batch = self._room.data[:size]
             self._room = np.empty(len(self._room), np.uint8)
         HEADER.pack_into(
             batch,

@@ -9,11 +9,9 @@ null; the last array is empty if there is no null.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from kafkalite.spark.compiled import compiled
+from kafkalite.spark.compiled import Ints, Longs, Number, Octets, compiled
 from kafkalite.spark.kernels import _copy
 
 STICKY_TOPIC_FIELDS = 2
@@ -26,11 +24,11 @@ NO_TOPIC, NO_PARTITION, NEGATIVE = range(1, 4)
 POSITION, COUNT, BASE_TIME, MAX_TIME, NEEDED, FILL_STATES = range(6)
 """Fields of the state of a batch; ``NEEDED``: bytes of a record that has no room in the array."""
 NULL_NAME = -2
-"""What :func:`fill` returns if a header has no name."""
+"""Result of :func:`fill` if a header has no name."""
 
 
 @compiled()
-def murmur2(data: Any, start: int, end: int) -> Any:
+def murmur2(data: Octets, start: Number, end: Number) -> np.uint64:
     """Kafka's hash of ``data[start:end]``, as an unsigned number of 32 bits."""
     length = end - start
     mask = np.uint64(0xFFFFFFFF)
@@ -64,15 +62,17 @@ def murmur2(data: Any, start: int, end: int) -> Any:
 
 
 @compiled()
-def _next_slot(topic: int, usable_at: Any, usable: Any, round_robin: bool, sticky: Any, state: Any) -> Any:
-    """The next slot of ``topic``: the following one (round robin), or another one by chance."""
+def _next_slot(
+    topic: Number, usable_at: Longs, usable: Longs, round_robin: bool, sticky: Longs, state: Longs
+) -> np.int64:
+    """The next slot of ``topic``: the following one (round robin), or a random other one."""
     first = usable_at[topic]
     count = usable_at[topic + 1] - first
     if round_robin:
         at = sticky[topic, BYTES]
         sticky[topic, BYTES] = (at + 1) % count
-        return usable[first + at % count]
-    chosen = usable[first]
+        return np.int64(usable[first + at % count])
+    chosen = np.int64(usable[first])
     for _ in range(8):
         # xorshift: good enough to spread load, and the same on all machines.
         x = np.uint64(state[CHANCE])
@@ -80,7 +80,7 @@ def _next_slot(topic: int, usable_at: Any, usable: Any, round_robin: bool, stick
         x ^= x >> np.uint64(7)
         x ^= x << np.uint64(17)
         state[CHANCE] = np.int64(x)
-        chosen = usable[first + np.int64(x >> np.uint64(33)) % count]
+        chosen = np.int64(usable[first + np.int64(x >> np.uint64(33)) % count])
         if count == 1 or chosen != sticky[topic, SLOT]:
             break
     return chosen
@@ -88,22 +88,22 @@ def _next_slot(topic: int, usable_at: Any, usable: Any, round_robin: bool, stick
 
 @compiled()
 def assign(
-    topics: Any,
-    slots_at: Any,
-    usable_at: Any,
-    usable: Any,
-    explicit: Any,
-    explicit_valid: Any,
-    key_ends: Any,
-    keys: Any,
-    key_valid: Any,
-    value_ends: Any,
+    topics: Longs,
+    slots_at: Longs,
+    usable_at: Longs,
+    usable: Longs,
+    explicit: Ints,
+    explicit_valid: Octets,
+    key_ends: Ints,
+    keys: Octets,
+    key_valid: Octets,
+    value_ends: Ints,
     with_keys: bool,
     round_robin: bool,
     sticky_bytes: int,
-    sticky: Any,
-    state: Any,
-    slots: Any,
+    sticky: Longs,
+    state: Longs,
+    slots: Longs,
 ) -> None:
     """Fill ``slots``, one for each row: the partitions of all topics, numbered one topic after the other.
 
@@ -147,7 +147,7 @@ def assign(
 
 
 @compiled()
-def group(slots: Any, starts: Any, order: Any) -> None:
+def group(slots: Longs, starts: Longs, order: Longs) -> None:
     """Fill ``order`` with the rows by slot, in each slot as they came; those of slot s begin at ``starts[s]``."""
     starts[:] = 0
     for row in range(len(slots)):
@@ -164,7 +164,7 @@ def group(slots: Any, starts: Any, order: Any) -> None:
 
 
 @compiled()
-def _size_of(number: int) -> Any:
+def _size_of(number: Number) -> Number:
     """Bytes of ``number`` as a zig-zag varint."""
     left = (np.uint64(number) << np.uint64(1)) ^ np.uint64(number >> 63)
     size = 1
@@ -175,7 +175,7 @@ def _size_of(number: int) -> Any:
 
 
 @compiled()
-def _put(out: Any, at: int, number: int) -> Any:
+def _put(out: Octets, at: Number, number: Number) -> Number:
     """Write ``number`` as a zig-zag varint; the position after it."""
     left = (np.uint64(number) << np.uint64(1)) ^ np.uint64(number >> 63)
     while left >= np.uint64(0x80):
@@ -188,28 +188,28 @@ def _put(out: Any, at: int, number: int) -> Any:
 
 @compiled()
 def fill(  # noqa: PLR0915  (each call from here would be a copy of its machine code)
-    order: Any,
-    first: int,
-    last: int,
-    limit: int,
-    times: Any,
-    key_ends: Any,
-    keys: Any,
-    key_valid: Any,
-    value_ends: Any,
-    values: Any,
-    value_valid: Any,
-    list_ends: Any,
-    list_valid: Any,
-    name_ends: Any,
-    names: Any,
-    name_valid: Any,
-    content_ends: Any,
-    contents: Any,
-    content_valid: Any,
-    out: Any,
-    state: Any,
-) -> Any:
+    order: Longs,
+    first: Number,
+    last: Number,
+    limit: Number,
+    times: Longs,
+    key_ends: Ints,
+    keys: Octets,
+    key_valid: Octets,
+    value_ends: Ints,
+    values: Octets,
+    value_valid: Octets,
+    list_ends: Ints,
+    list_valid: Octets,
+    name_ends: Ints,
+    names: Octets,
+    name_valid: Octets,
+    content_ends: Ints,
+    contents: Octets,
+    content_valid: Octets,
+    out: Octets,
+    state: Longs,
+) -> Number:
     """Append the rows ``order[first:last]`` as records to the batch in ``out``; where in ``order`` it ends.
 
     It ends early where the batch would pass ``limit`` bytes (one record may) or ``out`` is too short, which

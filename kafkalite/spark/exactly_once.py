@@ -8,9 +8,9 @@ Answers to: nothing in Spark, whose Kafka sink writes at least once. Blocking sh
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
@@ -45,18 +45,21 @@ from kafkalite.spark.decision import (
     next_step,
 )
 from kafkalite.spark.errors import KafkaWriteError
-from kafkalite.spark.housekeeping import settle
+from kafkalite.spark.housekeeping import freeze_objects
 from kafkalite.spark.reading import worker_cluster
 from kafkalite.spark.row_writer import RowWriter
 from kafkalite.spark.sink_options import SinkOptions
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 log = logging.getLogger(__name__)
 COMMIT_TIMEOUT_MS = 60_000
-"""How long the transaction that records a decision may be open."""
+"""Timeout in milliseconds of the transaction that records a decision."""
 
 
 class AttemptMessage(WriterCommitMessage):  # type: ignore[misc]
-    """What a task attempt reports to the driver. ``attempt`` is ``None`` if the task had no rows, or if it ``skipped``
+    """The report of a task attempt to the driver. ``attempt`` is ``None`` if the task had no rows, or if it ``skipped``
     them because the batch was decided."""
 
     def __init__(
@@ -71,7 +74,9 @@ class AttemptMessage(WriterCommitMessage):  # type: ignore[misc]
         self.skipped = skipped
 
 
-def write_attempt(options: SinkOptions, query: str, batch_id: int, nonce: str, batches: Iterator[Any]) -> Any:
+def write_attempt(
+    options: SinkOptions, query: str, batch_id: int, nonce: str, batches: Iterator[pa.RecordBatch]
+) -> AttemptMessage:
     """Write the rows of a task attempt in a transaction of its own, which stays open. Raises ``KafkaWriteError``."""
     context = TaskContext.get()
     task, number = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
@@ -85,7 +90,7 @@ def write_attempt(options: SinkOptions, query: str, batch_id: int, nonce: str, b
                 return AttemptMessage(query, batch_id, None, [], 0, skipped=True)
             writer.write(batch)
         writer.flush()
-        settle()
+        freeze_objects()
     except BaseException as error:
         opened.give_up()
         if isinstance(error, KafkaClientError):
@@ -153,9 +158,9 @@ class OpenedAttempt:
         return is_settled(decision, batch_id, states)
 
 
-def commit(options: SinkOptions, messages: list[Any]) -> None:
+def commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Decide the batch of ``messages``, unless an earlier commit has, and carry the decision out."""
-    settle()
+    freeze_objects()
     given = [message for message in messages if isinstance(message, AttemptMessage)]
     if not given:
         return
@@ -171,7 +176,9 @@ def commit(options: SinkOptions, messages: list[Any]) -> None:
         Committer(cluster, given[0].query, topics).run(known)
 
 
-def abort(options: SinkOptions, messages: list[Any], query: str | None, batch_id: int) -> None:
+def abort(
+    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], query: str | None, batch_id: int
+) -> None:
     """Abort all attempts of a batch, unless it was decided: then the next run of the batch completes it."""
     given = [message for message in messages if isinstance(message, AttemptMessage)]
     if query is None:

@@ -22,8 +22,11 @@ _MODULES = ("pyspark.daemon", "kafkalite.spark.daemon")
 _SMAPS = Path("/proc/self/smaps")
 
 
-def settle() -> None:
-    """Call it in each step, after the step's modules are loaded. Does nothing outside of Spark's own processes."""
+def freeze_objects() -> None:
+    """Keep garbage collections away from the objects of this process, from the first call on.
+
+    Call it in each step, after the modules of the step are loaded. Does nothing outside of Spark's own processes.
+    """
     if not _in_spark_process():
         return
     keep_directories()
@@ -32,11 +35,11 @@ def settle() -> None:
 
 @cache
 def _freeze() -> None:
-    """Freeze without a collection before: collecting would itself un-share the pages that forked processes share."""
+    """``gc.freeze()`` without a collection before it, because a collection writes to pages that processes share."""
     gc.freeze()
 
 
-def let_libraries_go() -> None:
+def release_libraries() -> None:
     """Release the unchanged pages of loaded libraries, because most serve the start only (numba's compiler above all).
     The system reads pages from their files again when they are used. Does nothing on other systems than Linux."""
     try:
@@ -49,8 +52,10 @@ def let_libraries_go() -> None:
 
 
 def _clean_files(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Start and size of the read-only mappings of files in ``smaps`` without a changed page, because a page that the
-    dynamic linker has relocated would be lost."""
+    """Start and size of each mapping of a file in ``smaps`` that has no changed page.
+
+    Changed pages must stay: those that the dynamic linker has relocated are not in the file.
+    """
     start = size = own = 0
     for line in lines:
         name, *rest = line.split(maxsplit=5)

@@ -7,11 +7,9 @@ Every position is checked before it is read, because lengths from a broker may b
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from kafkalite.spark.compiled import compiled
+from kafkalite.spark.compiled import Ints, Longs, Number, Octets, compiled
 
 ROWS, KEY_END, VALUE_END, KEY_NULLS, VALUE_NULLS, ERROR_AT, HEADERS, NAME_END, CONTENT_END, STATES = range(10)
 """Fields of the array with the sizes of the columns so far, and the batch that is malformed (-1: none)."""
@@ -24,7 +22,7 @@ MIN_RECORD = 7
 
 
 @compiled()
-def _varint(buf: Any, pos: int, end: int) -> Any:
+def _varint(buf: Octets, pos: Number, end: Number) -> tuple[Number, Number]:
     """The zig-zag varint at ``pos`` and the position after it, or -1 if it does not end before ``end``."""
     value = np.int64(0)
     shift = np.int64(0)
@@ -40,7 +38,7 @@ def _varint(buf: Any, pos: int, end: int) -> Any:
 
 
 @compiled()
-def _copy(source: Any, pos: int, target: Any, at: int, size: int) -> None:
+def _copy(source: Octets, pos: Number, target: Octets, at: Number, size: Number) -> None:
     """Copy ``size`` bytes."""
     take = source[pos : pos + size]
     give = target[at : at + size]
@@ -50,21 +48,21 @@ def _copy(source: Any, pos: int, target: Any, at: int, size: int) -> None:
 
 @compiled()
 def read_records(  # noqa: PLR0915  (each call from here would be a copy of its machine code)
-    buf: Any,
-    runs: Any,
+    buf: Octets,
+    runs: Longs,
     count: int,
-    first: int,
+    first: Number,
     stop: int,
-    offsets: Any,
-    times: Any,
-    key_ends: Any,
-    keys: Any,
-    key_valid: Any,
-    value_ends: Any,
-    values: Any,
-    value_valid: Any,
-    header_at: Any,
-    state: Any,
+    offsets: Longs,
+    times: Longs,
+    key_ends: Ints,
+    keys: Octets,
+    key_valid: Octets,
+    value_ends: Ints,
+    values: Octets,
+    value_valid: Octets,
+    header_at: Longs,
+    state: Longs,
 ) -> None:
     """Append the records of ``count`` batches (rows of ``runs``) with offsets from ``first`` to before ``stop``.
 
@@ -154,7 +152,7 @@ def read_records(  # noqa: PLR0915  (each call from here would be a copy of its 
 
 
 @compiled()
-def count_headers(buf: Any, header_at: Any, first_row: int, last_row: int) -> Any:
+def count_headers(buf: Octets, header_at: Longs, first_row: Number, last_row: Number) -> tuple[Number, Number]:
     """The number of headers of records ``first_row`` to before ``last_row`` (-1 if they are malformed), and the most
     bytes that their names and values can have."""
     total = np.int64(0)
@@ -180,18 +178,18 @@ def count_headers(buf: Any, header_at: Any, first_row: int, last_row: int) -> An
 
 @compiled()
 def read_headers(
-    buf: Any,
-    header_at: Any,
-    first_row: int,
-    last_row: int,
-    list_ends: Any,
-    list_valid: Any,
-    name_ends: Any,
-    names: Any,
-    content_ends: Any,
-    contents: Any,
-    content_valid: Any,
-    state: Any,
+    buf: Octets,
+    header_at: Longs,
+    first_row: Number,
+    last_row: Number,
+    list_ends: Ints,
+    list_valid: Octets,
+    name_ends: Ints,
+    names: Octets,
+    content_ends: Ints,
+    contents: Octets,
+    content_valid: Octets,
+    state: Longs,
 ) -> None:
     """Append the headers of rows that :func:`count_headers` found good. No headers are a null, as in Spark's source."""
     total = state[HEADERS]
@@ -227,8 +225,8 @@ def warm_up() -> None:
     nothing = np.zeros(0, np.uint8)
     nothing.flags.writeable = False
     table, pairs = np.zeros((1, RUN_FIELDS), np.int64), np.zeros((0, 2), np.int64)
-    numbers, ends, octets, state = (np.zeros(STATES, kind) for kind in (np.int64, np.int32, np.uint8, np.int64))
-    columns = (ends, octets, octets)
-    read_records(nothing, table, 0, 0, 0, numbers, numbers, *columns, *columns, pairs, state)
+    numbers, state = np.zeros(STATES, np.int64), np.zeros(STATES, np.int64)
+    ends, octets = np.zeros(STATES, np.int32), np.zeros(STATES, np.uint8)
+    read_records(nothing, table, 0, 0, 0, numbers, numbers, ends, octets, octets, ends, octets, octets, pairs, state)
     count_headers(nothing, pairs, 0, 0)
     read_headers(nothing, pairs, 0, 0, ends, octets, ends, octets, ends, octets, octets, state)

@@ -11,11 +11,19 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kafkalite.spark.offsets import Offsets, lag, offsets_from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +46,10 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
     def __init__(self, report: Callable[[QueryLag], None] | None = None) -> None:
         self._report = report or _log
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing is known yet."""
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """Does nothing, because offsets are not known yet."""
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """A micro-batch is done."""
         progress = event.progress
         for number, source in enumerate(progress.sources):
@@ -50,11 +58,11 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
             if metrics:
                 self._report(QueryLag(str(progress.id), progress.name, progress.batchId, number, metrics))
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing has come."""
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Does nothing, because there was no micro-batch."""
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Nothing more will come."""
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Does nothing."""
 
 
 def _offsets(text: str | None) -> Offsets:

@@ -32,6 +32,10 @@ from kafkalite.spark.options import SourceOptions
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_FINAL = (AuthenticationError, OffsetError)
+"""Errors that another attempt cannot mend."""
+
 
 class OffsetReader:
     """Offsets of the topics that ``options`` name. Connects with the first call; close it.
@@ -49,55 +53,58 @@ class OffsetReader:
 
     def partitions(self) -> set[TopicPartition]:
         """The partitions to read that exist now."""
-        return self._attempts(self._partitions)
+        return self._retry(self._partitions)
 
     def earliest(self, partitions: Collection[TopicPartition] | None = None) -> Offsets:
         """First offsets of all partitions to read, or of those of ``partitions`` that exist."""
 
         def ask() -> Offsets:
-            there = self._partitions()
-            return self._list(EARLIEST, there if partitions is None else there & set(partitions))
+            existing = self._partitions()
+            return self._list(EARLIEST, existing if partitions is None else existing & set(partitions))
 
-        return {} if partitions is not None and not partitions else self._attempts(ask)
+        return {} if partitions is not None and not partitions else self._retry(ask)
 
     def latest(self, known: Mapping[TopicPartition, int] | None = None) -> Offsets:
         """Ends of the partitions. If one lies before its ``known`` end, the cluster is asked again, as a new leader
         may not know its end yet."""
-        found = self._attempts(lambda: self._list(LATEST, self._partitions()))
+        found = self._retry(lambda: self._list(LATEST, self._partitions()))
         for _ in range(self._options.offset_attempts - 1):
-            if all(known.get(partition, 0) <= offset for partition, offset in found.items()) if known else True:
+            if not known or all(known.get(partition, 0) <= offset for partition, offset in found.items()):
                 break
             time.sleep(self._options.offset_retry_ms / 1000)
-            found = self._attempts(lambda: self._list(LATEST, self._partitions()))
+            found = self._retry(lambda: self._list(LATEST, self._partitions()))
         return found
 
     def resolve(self, limit: Limit, *, starting: bool) -> Offsets:
-        """The offsets that a limit means now. Raises :class:`~kafkalite.spark.offsets.OffsetError` where it names
-        other partitions than there are, or a time after all records (for a start, unless that is to mean the end)."""
-        return self._attempts(lambda: self._resolve(limit, starting))
+        """The offsets that a limit means now.
+
+        Raises :class:`~kafkalite.spark.offsets.OffsetError` if the limit names other partitions than exist, or if a
+        start is a time after the last record and the options do not make that the end of the partition.
+        """
+        return self._retry(lambda: self._resolve(limit, starting))
 
     def _resolve(self, limit: Limit, starting: bool) -> Offsets:
-        there = self._partitions()
+        existing = self._partitions()
         if isinstance(limit, Everywhere):
-            return self._list(limit.offset, there)
+            return self._list(limit.offset, existing)
         if isinstance(limit, Specific):
-            if limit.offsets.keys() != there:
+            if limit.offsets.keys() != existing:
                 raise OffsetError(
                     "Partitions specified for Kafka start offsets don't match what are assigned. Maybe topic "
                     "partitions are created or deleted while the query is running. Use -1 for latest, -2 for "
-                    f"earliest. Specified: {names(limit.offsets)} Assigned: {names(there)}"
+                    f"earliest. Specified: {names(limit.offsets)} Assigned: {names(existing)}"
                 )
             return self._bind(limit.offsets)
-        return self._bind(self._at_times(limit, there, starting))
+        return self._bind(self._at_times(limit, existing, starting))
 
-    def _at_times(self, limit: ByTime, there: set[TopicPartition], starting: bool) -> Offsets:
-        times = limit.timestamps if limit.timestamp is None else dict.fromkeys(there, limit.timestamp)
-        if times.keys() != there:
+    def _at_times(self, limit: ByTime, existing: set[TopicPartition], starting: bool) -> Offsets:
+        times = limit.timestamps if limit.timestamp is None else dict.fromkeys(existing, limit.timestamp)
+        if times.keys() != existing:
             position = "start" if starting else "end"
             raise OffsetError(
                 f"Partitions specified for Kafka timestamp based {position} offsets don't match what are assigned. "
                 "Maybe topic partitions are created or deleted while the query is running, or you didn't specify all "
-                f"the partitions. Specified: {names(times)} Assigned: {names(there)}"
+                f"the partitions. Specified: {names(times)} Assigned: {names(existing)}"
             )
         found = list_offsets(self._cluster, times)
         for partition, offset in found.items():
@@ -125,10 +132,10 @@ class OffsetReader:
             found = [state for name, state in self._topics(None).items() if pattern.search(name)]
         else:
             found = list(self._topics({*wanted.names, *(topic for topic, _ in wanted.partitions)}).values())
-        there = {
+        existing = {
             TopicPartition(state.name, number) for state in found if not state.internal for number in state.leaders
         }
-        return there & set(wanted.partitions) if wanted.partitions else there
+        return existing & set(wanted.partitions) if wanted.partitions else existing
 
     def _topics(self, asked: Collection[str] | None) -> dict[str, TopicState]:
         states = self._cluster.topics(asked)
@@ -137,17 +144,17 @@ class OffsetReader:
                 code = ErrorCode(state.error)
                 what = "This server does not host this topic-partition." if code == _UNKNOWN else code.name
                 kind = "UnknownTopicOrPartitionException" if code == _UNKNOWN else "KafkaException"
-                raise _TopicError(f"{kind}: topic {state.name}: {what}", passing=code in RETRIABLE)
+                raise _TopicError(f"{kind}: topic {state.name}: {what}", is_retriable=code in RETRIABLE)
         return states
 
-    def _attempts(self, body: Callable[[], T]) -> T:
+    def _retry(self, body: Callable[[], T]) -> T:
         attempt = 1
         while True:
             try:
                 return body()
             except (KafkaClientError, OffsetError) as error:
-                passing = error.passing if isinstance(error, _TopicError) else not isinstance(error, _FINAL)
-                if not passing or attempt >= self._options.offset_attempts:
+                is_retriable = error.is_retriable if isinstance(error, _TopicError) else not isinstance(error, _FINAL)
+                if not is_retriable or attempt >= self._options.offset_attempts:
                     raise
                 log.warning("Error in attempt %d getting Kafka offsets: %s", attempt, error)
                 attempt += 1
@@ -157,12 +164,8 @@ class OffsetReader:
 
 
 class _TopicError(KafkaClientError):
-    """A topic that cannot be read; ``passing``: trying again may help."""
+    """A topic that cannot be read; ``is_retriable``: another attempt may succeed."""
 
-    def __init__(self, message: str, passing: bool = False) -> None:
+    def __init__(self, message: str, is_retriable: bool) -> None:
         super().__init__(message)
-        self.passing = passing
-
-
-_FINAL = (AuthenticationError, OffsetError)
-_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self.is_retriable = is_retriable

@@ -16,7 +16,6 @@ from kafkalite.common.types import TopicPartition
 Offsets = dict[TopicPartition, int]
 LATEST, EARLIEST = -1, -2
 """Offsets that mean the end and the beginning of a partition."""
-MAX_OFFSET = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,16 +108,18 @@ class SourceOptions:
             topics,
             start,
             end,
-            fail_on_data_loss=boolean(given, "failondataloss", "failOnDataLoss", True),
+            fail_on_data_loss=boolean(given, "failondataloss", "failOnDataLoss", cls.fail_on_data_loss),
             include_headers=includes_headers(given),
             min_partitions=positive(given, "minpartitions", "minPartitions"),
             max_records_per_partition=positive(given, "maxrecordsperpartition", "maxRecordsPerPartition"),
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=least,
-            max_trigger_delay_ms=_duration(given, "maxtriggerdelay", "maxTriggerDelay", 900_000),
-            poll_timeout_ms=positive(given, "kafkaconsumer.polltimeoutms", "kafkaConsumer.pollTimeoutMs") or 120_000,
-            offset_attempts=positive(given, "fetchoffset.numretries", "fetchOffset.numRetries") or 3,
-            offset_retry_ms=positive(given, "fetchoffset.retryintervalms", "fetchOffset.retryIntervalMs") or 1000,
+            max_trigger_delay_ms=_duration(given, "maxtriggerdelay", "maxTriggerDelay", cls.max_trigger_delay_ms),
+            poll_timeout_ms=positive(given, "kafkaconsumer.polltimeoutms", "kafkaConsumer.pollTimeoutMs")
+            or cls.poll_timeout_ms,
+            offset_attempts=positive(given, "fetchoffset.numretries", "fetchOffset.numRetries") or cls.offset_attempts,
+            offset_retry_ms=positive(given, "fetchoffset.retryintervalms", "fetchOffset.retryIntervalMs")
+            or cls.offset_retry_ms,
         )
 
 

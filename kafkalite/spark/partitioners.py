@@ -6,13 +6,13 @@ Answers to: ``org.apache.kafka.clients.producer.{RoundRobinPartitioner,internals
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.spark import encode_kernels as kernels
 from kafkalite.spark.columns import NO_INTS, Columns, frozen
+from kafkalite.spark.compiled import Longs
 
 
 class PartitionError(Exception):
@@ -34,8 +34,11 @@ class Partitioner:
         self.slots: list[TopicPartition] = []
         self._topics: dict[str, int] = {}
         self._slots_at = [0]
-        self._usable_at = [0]
+        """Number of a topic → its first slot; the last entry is the number of all slots."""
         self._usable: list[int] = []
+        """Slots for rows that name no partition, topic by topic."""
+        self._usable_at = [0]
+        """Number of a topic → its first entry in ``_usable``; the last entry is the number of all."""
         self._sticky = np.zeros((0, kernels.STICKY_TOPIC_FIELDS), np.int64)
         self._sticky_bytes = sticky_bytes
         self._round_robin = round_robin
@@ -44,17 +47,18 @@ class Partitioner:
         self._state[kernels.CHANCE] = (seed & ((1 << 62) - 1)) | 1
 
     def missing(self, topics: Sequence[str]) -> list[str]:
-        """Those of ``topics`` that were not added."""
+        """The topics of ``topics`` that were not added."""
         return [topic for topic in topics if topic not in self._topics]
 
     def add(self, topic: str, leaders: Mapping[int, int]) -> None:
-        """Add a topic with the leaders of its partitions. One without a leader (-1) gets only rows that name it."""
+        """Add a topic with the leaders of its partitions. A partition without one (-1) gets only rows that name it."""
         first = len(self.slots)
         count = len(leaders)
         led = [first + number for number in range(count) if leaders.get(number, -1) >= 0]
         self._topics[topic] = len(self._topics)
         self.slots += [TopicPartition(topic, number) for number in range(count)]
         self._slots_at.append(len(self.slots))
+        # Without any leader all are usable, as for Kafka's BuiltInPartitioner.
         self._usable += led or range(first, first + count)
         self._usable_at.append(len(self._usable))
         grown = np.zeros((len(self._topics), kernels.STICKY_TOPIC_FIELDS), np.int64)
@@ -64,7 +68,7 @@ class Partitioner:
             grown[-1, kernels.BYTES] = int(self._state[kernels.CHANCE]) % max(count, 1)
         self._sticky = grown
 
-    def assign(self, columns: Columns, names: Sequence[str]) -> Any:
+    def assign(self, columns: Columns, names: Sequence[str]) -> Longs:
         """The slot of each row. ``names``: the topics that ``columns.topics`` numbers, all added.
 
         Raises :class:`PartitionError`.
@@ -74,6 +78,7 @@ class Partitioner:
         if len(columns.topics):
             topics = frozen(np.where(columns.topics < 0, -1, np.append(numbers, -1)[columns.topics]))
         elif self._topics and numbers[0]:
+            # All rows go to ``names[0]``. Without an array the kernel takes the topic with number 0.
             topics = frozen(np.full(columns.rows, numbers[0], np.int64))
         slots = np.empty(columns.rows, np.int64)
         self._state[kernels.BAD_ROW] = -1

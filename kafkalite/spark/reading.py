@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
@@ -19,9 +19,12 @@ from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.errors import KafkaClientError, OffsetOutOfRangeError
 from kafkalite.spark.client.fetch import EARLIEST, LATEST, fetch_range, list_offsets
 from kafkalite.spark.errors import KafkaDataLossError, KafkaReadError
-from kafkalite.spark.housekeeping import settle
+from kafkalite.spark.housekeeping import freeze_objects
 from kafkalite.spark.offsets import OffsetRange
 from kafkalite.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 KEPT = 4
@@ -37,7 +40,7 @@ class RangePartition(InputPartition):  # type: ignore[misc]
         self.wanted = wanted
 
 
-def read_partition(options: SourceOptions, task: InputPartition) -> Iterator[Any]:
+def read_partition(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
     """The Arrow record batches of a task; none for the partition that Spark makes for a plan without tasks.
 
     Raises :class:`KafkaDataLossError` if records are gone and ``failOnDataLoss`` is set, and :class:`KafkaReadError`.
@@ -46,12 +49,12 @@ def read_partition(options: SourceOptions, task: InputPartition) -> Iterator[Any
         yield from read_range(options, task.wanted)
 
 
-def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
+def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range. Raises as :func:`read_partition`."""
     # Imported here, because machine code takes a while to load and the process that plans does not need it.
     from kafkalite.spark.decode import BatchError, Decoder
 
-    settle()
+    freeze_objects()
     topic, number = wanted.partition
     cluster = worker_cluster(options.client)
     decoder = Decoder(topic, number, include_headers=options.include_headers, check_crcs=options.client.check_crcs)

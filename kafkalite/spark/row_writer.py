@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -20,9 +20,15 @@ from kafkalite.spark.client.errors import RETRIABLE, KafkaClientError
 from kafkalite.spark.client.produce import BatchSender
 from kafkalite.spark.client.transactions import InitializedProducer, TransactionClient
 from kafkalite.spark.errors import KafkaWriteError
-from kafkalite.spark.housekeeping import settle
+from kafkalite.spark.housekeeping import freeze_objects
 from kafkalite.spark.reading import worker_cluster
 from kafkalite.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkalite.spark.columns import Columns
+    from kafkalite.spark.compiled import Longs
 
 OPEN_BYTES = 32 << 20
 """Bytes of unsent batches, of all partitions together, after which all are sent."""
@@ -67,7 +73,7 @@ class RowWriter:
         """The topics that rows were written to."""
         return sorted({partition.topic for partition in self._begun})
 
-    def write(self, batch: Any) -> None:
+    def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of an Arrow record batch; some of them wait in batches that are not full."""
         import numpy as np
 
@@ -125,7 +131,7 @@ class RowWriter:
                 self._cluster, producer, options.acks, options.request_bytes, options.delivery_timeout_ms
             )
 
-    def _append(self, partition: TopicPartition, columns: Any, order: Any, first: int, last: int) -> None:
+    def _append(self, partition: TopicPartition, columns: Columns, order: Longs, first: int, last: int) -> None:
         batch = self._open.get(partition)
         if batch is None:
             batch = self._open[partition] = self._new_batch()
@@ -173,14 +179,14 @@ class RowWriter:
 
 
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What a task reports at its end: how many rows it wrote."""
+    """The report of a task at its end: the number of written rows."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()
         self.rows = rows
 
 
-def write_at_least_once(options: SinkOptions, batches: Iterator[Any]) -> WriterCommitMessage:
+def write_at_least_once(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
     """Write the rows of a task, and return when all are acknowledged. Raises ``KafkaWriteError``."""
     cluster = worker_cluster(options.client)
     producers: list[InitializedProducer | None] = []
@@ -195,7 +201,7 @@ def write_at_least_once(options: SinkOptions, batches: Iterator[Any]) -> WriterC
         for batch in batches:
             writer.write(batch)
         writer.flush()
-        settle()
+        freeze_objects()
         return Written(writer.rows)
     finally:
         writer.close()

@@ -29,8 +29,8 @@ class SinkOptions:
     """Settings of a writer. Times in milliseconds, sizes in bytes.
 
     ``batch_id`` names a batch write that counts once; with a ``query`` it is the number of that query's micro-batch.
-    ``exactly_once``: of a stream.
-    ``transaction_timeout_ms`` 0: as long as the broker allows. ``acks``: -1 all, 1 the leader.
+    ``exactly_once`` has a meaning for streams only. ``transaction_timeout_ms`` 0: as long as the broker allows.
+    ``acks``: -1 all replicas in sync, 1 the leader, 0 none.
     """
 
     client: ClientConfig
@@ -63,7 +63,7 @@ class SinkOptions:
         batch_id, query = _name(given, "kafkalite.batchId"), _name(given, "kafkalite.queryId")
         if query is not None and not (batch_id or "").isdecimal():
             raise OptionError(
-                f"kafkalite.batchId is '{batch_id}': with kafkalite.queryId, a micro-batch's number is meant"
+                f"kafkalite.batchId is '{batch_id}': with kafkalite.queryId it must be the number of a micro-batch"
             )
         acks = _one_of(kafka, "acks", "all", {"all": -1, "-1": -1, "1": 1, "0": 1})
         try:
@@ -80,10 +80,11 @@ class SinkOptions:
             acks=acks,
             idempotent=acks < 0 and boolean(kafka, "enable.idempotence", "kafka.enable.idempotence", True),
             codec=_one_of(kafka, "compression.type", "none", CODECS),
-            batch_bytes=positive(kafka, "batch.size", "kafka.batch.size") or BATCH_BYTES,
-            request_bytes=positive(kafka, "max.request.size", "kafka.max.request.size") or 1 << 20,
-            delivery_timeout_ms=positive(kafka, "delivery.timeout.ms", "kafka.delivery.timeout.ms") or 120_000,
-            max_block_ms=positive(kafka, "max.block.ms", "kafka.max.block.ms") or 60_000,
+            batch_bytes=positive(kafka, "batch.size", "kafka.batch.size") or cls.batch_bytes,
+            request_bytes=positive(kafka, "max.request.size", "kafka.max.request.size") or cls.request_bytes,
+            delivery_timeout_ms=positive(kafka, "delivery.timeout.ms", "kafka.delivery.timeout.ms")
+            or cls.delivery_timeout_ms,
+            max_block_ms=positive(kafka, "max.block.ms", "kafka.max.block.ms") or cls.max_block_ms,
             transaction_timeout_ms=positive(kafka, "transaction.timeout.ms", "kafka.transaction.timeout.ms"),
             round_robin=_partitioner(kafka) == ROUND_ROBIN,
             ignore_keys=boolean(kafka, "partitioner.ignore.keys", "kafka.partitioner.ignore.keys", False),
@@ -103,7 +104,7 @@ def _partitioner(kafka: Mapping[str, str]) -> str:
     short = name.rpartition(".")[2].lower()
     if short not in _PARTITIONERS:
         raise OptionError(
-            f"Invalid value {name} for kafka.partitioner.class: there are Kafka's default partitioner and its "
+            f"Invalid value {name} for kafka.partitioner.class: it must be Kafka's default partitioner or its "
             "RoundRobinPartitioner"
         )
     return short
@@ -114,5 +115,5 @@ def _name(given: Mapping[str, str], option: str) -> str | None:
     if text is None:
         return None
     if not text.strip() or len(text) > 200:
-        raise OptionError(f"{option} is '{text}': a name of 1 to 200 characters is meant")
+        raise OptionError(f"{option} is '{text}': it must be a name of 1 to 200 characters")
     return text.strip()

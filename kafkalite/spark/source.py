@@ -5,7 +5,7 @@ Answers to: ``org.apache.spark.sql.kafka010.KafkaSourceProvider``. Shell: it onl
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -20,8 +20,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafkalite.spark.housekeeping import settle
+from kafkalite.spark.housekeeping import freeze_objects
 from kafkalite.spark.options import OptionError, SourceOptions, includes_headers
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 
 
 class KafkaliteDataSource(DataSource):  # type: ignore[misc]
@@ -34,16 +37,16 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """Spark's columns of a topic; ``headers`` only where ``includeHeaders`` asks for them."""
-        settle()
+        freeze_objects()
         return read_schema(includes_headers(self.options))
 
-    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002  (Spark's signature; the columns are fixed)
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  (Spark's signature; the columns are fixed)
         """For batch queries. Raises ``OptionError``."""
         from kafkalite.spark.batch_reader import BatchReader
 
         return BatchReader(SourceOptions.parse(self.options, streaming=False))
 
-    def streamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802  (as above)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  (as above)
         """For streaming queries. Raises ``OptionError``."""
         try:
             from kafkalite.spark.stream_reader import StreamReader
@@ -55,7 +58,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
 
         return StreamReader(SourceOptions.parse(self.options, streaming=True))
 
-    def writer(self, schema: Any, overwrite: bool) -> Any:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For batch queries. Raises ``OptionError``."""
         from kafkalite.spark.sink_options import SinkOptions
         from kafkalite.spark.writers import BatchWriter, check_schema
@@ -66,17 +69,17 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
             )
         options = SinkOptions.parse(self.options)
         check_schema(schema, options.topic)
-        settle()
+        freeze_objects()
         return BatchWriter(options)
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002, N802  (complete mode appends, as in Spark's sink)
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802  (complete mode appends, as in Spark's sink)
         """For streaming queries. Raises ``OptionError``."""
         from kafkalite.spark.sink_options import SinkOptions
         from kafkalite.spark.writers import StreamWriter, check_schema
 
         options = SinkOptions.parse(self.options)
         check_schema(schema, options.topic)
-        settle()
+        freeze_objects()
         return StreamWriter(options)
 
 

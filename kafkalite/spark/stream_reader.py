@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -39,6 +39,9 @@ from kafkalite.spark.offsets import (
 from kafkalite.spark.options import SourceOptions
 from kafkalite.spark.reading import RangePartition, read_partition
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 log = logging.getLogger(__name__)
 
 
@@ -51,23 +54,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._reader: OffsetReader | None = None
         self._latest: Offsets | None = None
         self._all_data: Offsets | None = None
+        """Where a query with the trigger *available now* ends; ``None`` for other triggers."""
         self._last_trigger = 0.0
         self._initial: Offsets | None = None
-        self._to_note = False
+        self._begins_empty = False
+        """Whether the next micro-batch is the empty one that writes the beginning to the checkpoint."""
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
-        """Where a new query begins: the same at each call.
+        """The offsets at which a new query begins, the same at each call.
 
         A beginning at the end of a partition would have moved after a restart, and Spark stores only the ends of
         micro-batches. Therefore the first micro-batch of such a query is empty: the checkpoint has the beginning then.
         """
         if self._initial is None:
             self._initial = self._offset_reader().resolve(self.options.start, starting=True)
-            self._to_note = _moves(self.options.start)
+            self._begins_empty = _is_at_end(self.options.start)
             if self._all_data is not None:
                 # prepareForTriggerAvailableNow came first: records since then lie before the beginning.
                 ends = self._all_data
-                self._all_data = {one: max(end, self._initial.get(one, end)) for one, end in ends.items()}
+                self._all_data = {
+                    partition: max(end, self._initial.get(partition, end)) for partition, end in ends.items()
+                }
         return offsets_to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -79,12 +86,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
-        """Where the next micro-batch ends: at ``start`` if there is to be none."""
+        """The end offsets of the next micro-batch; ``start`` if there is none now."""
         begun = offsets_from_json(start)
         latest = self._all_data if self._all_data is not None else self._offset_reader().latest(begun)
         self._latest = latest
-        if self._to_note:
-            self._to_note = False
+        if self._begins_empty:
+            self._begins_empty = False
             return start
         if isinstance(limit, ReadAllAvailable):
             return offsets_to_json(latest)
@@ -92,8 +99,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if least and self._all_data is None and self._too_early(least, begun, latest):
             return start
         if most:
-            fresh = self._offset_reader().earliest(latest.keys() - begun.keys())
-            latest = rate_limit(most, {**fresh, **begun}, latest)
+            new_starts = self._offset_reader().earliest(latest.keys() - begun.keys())
+            latest = rate_limit(most, {**new_starts, **begun}, latest)
         return offsets_to_json(latest)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
@@ -111,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         gone = starts.keys() - ends.keys()
         if gone:
             self._lost("PARTITIONS_DELETED", f"Partitions {names(gone)} have been deleted.")
-        if starts == self._initial and _moves(self.options.start):
+        if starts == self._initial and _is_at_end(self.options.start):
             # The first micro-batch, which is empty, runs again after a restart, and the ends have moved meanwhile.
             starts = {partition: min(offset, ends.get(partition, offset)) for partition, offset in starts.items()}
         ranges = []
@@ -128,7 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         pieces = split(ranges, self.options.min_partitions, self.options.max_records_per_partition)
         return [RangePartition(piece) for piece in pieces]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The Arrow record batches of a task."""
         return read_partition(self.options, partition)
 
@@ -161,8 +168,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _too_early(self, least: int, begun: Offsets, latest: Offsets) -> bool:
         """Whether there are fewer than ``least`` offsets and ``maxTriggerDelay`` has not passed."""
         now = self._now()
-        come = sum(offset - begun.get(partition, 0) for partition, offset in latest.items())
-        if come < least and (now - self._last_trigger) * 1000 < self.options.max_trigger_delay_ms:
+        available = sum(offset - begun.get(partition, 0) for partition, offset in latest.items())
+        if available < least and (now - self._last_trigger) * 1000 < self.options.max_trigger_delay_ms:
             return True
         self._last_trigger = now
         return False
@@ -178,7 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return self._reader
 
 
-def _moves(limit: Limit) -> bool:
+def _is_at_end(limit: Limit) -> bool:
     """Whether ``limit`` means the end of a partition, which moves."""
     if isinstance(limit, Everywhere):
         return limit.offset == LATEST

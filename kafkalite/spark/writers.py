@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -15,10 +15,13 @@ from pyspark.sql.types import StructType
 
 from kafkalite.spark.errors import KafkaWriteError
 from kafkalite.spark.exactly_once import abort, commit, write_attempt
-from kafkalite.spark.housekeeping import settle
+from kafkalite.spark.housekeeping import freeze_objects
 from kafkalite.spark.options import OptionError
 from kafkalite.spark.row_writer import write_at_least_once
 from kafkalite.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _COLUMNS = {
@@ -59,19 +62,19 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self.options = options
         self.nonce = os.urandom(6).hex()
 
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""
         if self.options.batch_id is None:
             return write_at_least_once(self.options, iterator)
         return write_attempt(self.options, *batch_of(self.options), self.nonce, iterator)
 
-    def commit(self, messages: list[Any]) -> None:
+    def commit(self, messages: list[WriterCommitMessage]) -> None:
         """All tasks have written: decide, if the write has a name."""
-        settle()
+        freeze_objects()
         if self.options.batch_id is not None:
             commit(self.options, messages)
 
-    def abort(self, messages: list[Any]) -> None:
+    def abort(self, messages: list[WriterCommitMessage]) -> None:
         """A task or :meth:`commit` has failed."""
         if self.options.batch_id is not None:
             abort(self.options, messages, *batch_of(self.options))
@@ -84,7 +87,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self.options = options
         self.nonce = os.urandom(6).hex()
 
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task attempt of a micro-batch."""
         if not self.options.exactly_once:
             return write_at_least_once(self.options, iterator)
@@ -95,12 +98,12 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             raise KafkaWriteError(f"the task knows no {_QUERY} or {_BATCH}: set kafkalite.exactlyOnce=false")
         return write_attempt(self.options, query, int(batch), self.nonce, iterator)
 
-    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803  (Spark's signature)
+    def commit(self, messages: list[WriterCommitMessage], batchId: int) -> None:  # noqa: ARG002, N803  (Spark's signature)
         """Make the rows of the batch visible. Raises ``DecisionError`` and ``KafkaClientError``."""
         if self.options.exactly_once:
             commit(self.options, messages)
 
-    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  (as above)
+    def abort(self, messages: list[WriterCommitMessage], batchId: int) -> None:  # noqa: N803  (as above)
         """Abort the transactions of the batch, unless it was decided."""
         if self.options.exactly_once:
             abort(self.options, messages, None, batchId)

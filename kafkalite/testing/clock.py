@@ -1,4 +1,4 @@
-"""Virtual time for tests: a clock that moves only when told. Deterministic.
+"""Virtual time for tests: a clock that moves only by calls; and an executor that blocks the caller. Deterministic.
 
 Answers to: ``org.apache.kafka.common.utils.MockTime``.
 """
@@ -6,15 +6,19 @@ Answers to: ``org.apache.kafka.common.utils.MockTime``.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any
+from typing import TypeVar, cast
+
+from twisted.internet import defer
+
+T = TypeVar("T")
 
 
 class ManualTimer:
     """A call that :class:`ManualClock` will make."""
 
-    def __init__(self, call: Callable[..., object], args: tuple[Any, ...]) -> None:
+    def __init__(self, call: Callable[..., object], args: tuple[object, ...]) -> None:
         self.call = call
         self.args = args
         self.cancelled = False
@@ -38,13 +42,13 @@ class ManualClock:
     def time_ms(self) -> int:
         return self._start_ms + round(self._now * 1000)
 
-    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> ManualTimer:
+    def call_later(self, delay: float, call: Callable[..., object], *args: object) -> ManualTimer:
         timer = ManualTimer(call, args)
         heapq.heappush(self._calls, (self._now + delay, next(self._order), timer))
         return timer
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass, making the calls that fall due, in order, each at its own time."""
+        """Let ``seconds`` pass; makes the calls that become due, in order, each at its time."""
         end = self._now + seconds
         while self._calls and self._calls[0][0] <= end:
             at, _, timer = heapq.heappop(self._calls)
@@ -52,3 +56,10 @@ class ManualClock:
             if not timer.cancelled:
                 timer.call(*timer.args)
         self._now = end
+
+
+class InlineExecutor:
+    """A :class:`kafkalite.common.tasks.Executor` that runs the work at once, in the caller's own thread."""
+
+    def run(self, call: Callable[..., T], *args: object) -> Awaitable[T]:
+        return cast("Awaitable[T]", defer.maybeDeferred(call, *args))

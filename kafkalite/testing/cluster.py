@@ -12,20 +12,24 @@ from types import TracebackType
 
 import psutil
 
-from kafkalite.embedded.cluster import HOST, START_TIMEOUT, LocalCluster
+from kafkalite.embedded.cluster import HOST, START_TIMEOUT, LocalCluster, embedded_zookeeper, zookeeper_connect
 from kafkalite.embedded.processes import free_ports
+from kafkalite.embedded.security import BROKERS, CLIENTS, ClusterSecurity
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
-from kafkalite.testing.ends import ZOOKEEPER, End
+from kafkalite.testing.client_properties import ClientProperties
+from kafkalite.testing.fault_targets import ZOOKEEPER, FaultTarget
 from kafkalite.testing.properties import DEFAULTS, SESSION_TIMEOUT_MS, ZOOKEEPER_DEFAULTS
 from kafkalite.testing.sessions import expire_session
 from kafkalite.testing.wires import Wires
 
 
-class KafkaliteCluster:
+class KafkaliteCluster(ClientProperties):
     """Brokers 1…``brokers`` in ``directory``, started by ``with`` or :meth:`start`.
 
-    ``zookeeper`` is a connection string, best with a chroot for this cluster alone (it is created); without it there is
-    an embedded ZooKeeper. ``overrides`` are broker properties, in addition to :data:`DEFAULTS`.
+    ``zookeeper`` is a connection string, best with a chroot for this cluster only (which is created); without it the
+    cluster starts an embedded ZooKeeper. ``overrides`` are broker properties in addition to :data:`DEFAULTS`. With
+    ``secure`` all connections are encrypted, and clients log in (:meth:`get_client_properties`), as with
+    ``kafkalite cluster start --secure``. Raises ``ValueError`` for ``secure`` beside a ``zookeeper``.
     """
 
     def __init__(
@@ -35,8 +39,13 @@ class KafkaliteCluster:
         *,
         zookeeper: str | None = None,
         overrides: Mapping[str, str] | None = None,
+        secure: bool = False,
     ) -> None:
+        if secure and zookeeper is not None:
+            raise ValueError("a secured cluster has a ZooKeeper of its own: leave zookeeper out")
         self.directory = directory
+        self._secure = secure
+        self._security: ClusterSecurity | None = None
         self._connect = zookeeper
         self._embedded: EmbeddedZooKeeper | None = None
         self._count = brokers
@@ -49,6 +58,9 @@ class KafkaliteCluster:
     def get_bootstrap_server(self) -> str:
         """``host:port,…`` of all brokers, for clients."""
         return self._running.bootstrap
+
+    def _login_properties(self, user: str) -> dict[str, str]:
+        return {} if self._security is None else self._security.login_properties(user)
 
     @property
     def zookeeper(self) -> str:
@@ -68,13 +80,19 @@ class KafkaliteCluster:
     # Start and end
 
     def start(self, timeout: float = START_TIMEOUT) -> KafkaliteCluster:
-        """Start it; returns when every broker serves. Raises ``StartupError``, also after ``timeout`` seconds."""
+        """Start the brokers; returns when all serve. Raises ``StartupError``, also after ``timeout`` seconds."""
         self._wires = Wires()
         try:
+            if self._secure:
+                self._security = ClusterSecurity.create(self.directory)
             if self._connect is None:
-                self._embedded = EmbeddedZooKeeper(self.directory / "zookeeper", properties=ZOOKEEPER_DEFAULTS).start()
-            connect = self._connect or self._embedded_connect()
-            self._cluster = LocalCluster(self.directory, self._count, zookeeper=connect, overrides=self._overrides)
+                self._embedded = embedded_zookeeper(
+                    self.directory / "zookeeper", self._security, properties=ZOOKEEPER_DEFAULTS
+                ).start()
+            connect = self._direct
+            self._cluster = LocalCluster(
+                self.directory, self._count, zookeeper=connect, overrides=self._overrides, security=self._security
+            )
             for broker_id in self._cluster.broker_ids:
                 self._cluster.override_broker(broker_id, self._wired(self._wires, broker_id, connect))
             self._cluster.start(timeout)
@@ -104,33 +122,33 @@ class KafkaliteCluster:
     # Faults
 
     def kill(self, broker_id: int = 1) -> None:
-        """``kill -9``."""
+        """Kill a broker by ``kill -9``."""
         self._running.kill_broker(broker_id)
 
     def pause(self, broker_id: int = 1) -> None:
-        """SIGSTOP: the process exists, but is silent. After its session timeout (6 s) other brokers replace it."""
+        """Pause a broker by SIGSTOP: the process exists, but does not answer. Its session expires after 6 s."""
         self._running.pause_broker(broker_id)
 
     def resume(self, broker_id: int = 1) -> None:
-        """SIGCONT."""
+        """Resume a paused broker by SIGCONT."""
         self._running.resume_broker(broker_id)
 
     def restart(self, broker_id: int = 1, timeout: float = START_TIMEOUT) -> None:
-        """A controlled shutdown, if it is alive, and a start; returns when it serves.
+        """Stop a broker by a controlled shutdown, if it is alive, and start it; returns when it serves.
 
-        Raises ``StartupError`` if it does not within ``timeout`` seconds.
+        Raises ``StartupError`` if it does not serve within ``timeout`` seconds.
         """
         if self._running.is_alive(broker_id):
             self._running.stop_broker(broker_id)
         self._running.start_broker(broker_id, timeout=timeout)
 
-    def partition(self, broker_id: int, *others: End) -> None:
+    def partition(self, broker_id: int, *others: FaultTarget) -> None:
         """Cut a broker off from ``others``, brokers and ``"zookeeper"``; from all of them if none is named.
 
-        Clients reach it still.
+        Clients can still reach it.
         """
         assert self._wires is not None
-        everybody: tuple[End, ...] = (*(each for each in self.broker_ids if each != broker_id), ZOOKEEPER)
+        everybody: tuple[FaultTarget, ...] = (*(each for each in self.broker_ids if each != broker_id), ZOOKEEPER)
         for other in others or everybody:
             self._wires.cut(broker_id, other)
 
@@ -144,9 +162,10 @@ class KafkaliteCluster:
 
         Raises ``TimeoutError`` if that fails for ``timeout`` seconds, for example because the broker has no session.
         """
-        expire_session(self._direct, broker_id, timeout, SESSION_TIMEOUT_MS)
+        security = None if self._security is None else self._security.zookeeper_security()
+        expire_session(self._direct, broker_id, timeout, SESSION_TIMEOUT_MS, security)
 
-    # Inside
+    # Internals
 
     @property
     def _running(self) -> LocalCluster:
@@ -156,11 +175,10 @@ class KafkaliteCluster:
 
     @property
     def _direct(self) -> str:
-        return self._connect or self._embedded_connect()
-
-    def _embedded_connect(self) -> str:
+        if self._connect is not None:
+            return self._connect
         assert self._embedded is not None
-        return self._embedded.connect_string
+        return zookeeper_connect(self._embedded, self._security)
 
     def _wired(self, wires: Wires, broker_id: int, connect: str) -> dict[str, str]:
         """Properties by which a broker reaches ZooKeeper, and the others reach it, through wires."""
@@ -170,26 +188,27 @@ class KafkaliteCluster:
             host, _, port = server.rpartition(":")
             relayed.append(f"{HOST}:{wires.relay(host, int(port), ZOOKEEPER, lambda _: broker_id)}")
         client = self._running.address(broker_id)
-        own = dict(zip(("REPLICATION", "CONTROLPLANE"), free_ports(2), strict=True))
-        ways = {name: wires.relay(HOST, port, broker_id, self._whose) for name, port in own.items()}
-        return {
+        outside, inside = ("PLAINTEXT", "REPLICATION") if self._security is None else (CLIENTS, BROKERS)
+        [own] = free_ports(1)
+        way = wires.relay(HOST, own, broker_id, self._whose)
+        properties = {
             "zookeeper.connect": ",".join(relayed) + slash + chroot,
-            "listeners": _listeners({"PLAINTEXT": client, **{name: f"{HOST}:{port}" for name, port in own.items()}}),
-            "advertised.listeners": _listeners(
-                {"PLAINTEXT": client, **{name: f"{HOST}:{port}" for name, port in ways.items()}}
-            ),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLPLANE:PLAINTEXT",
-            "inter.broker.listener.name": "REPLICATION",
+            "listeners": _listeners({outside: client, inside: f"{HOST}:{own}"}),
+            "advertised.listeners": _listeners({outside: client, inside: f"{HOST}:{way}"}),
         }
+        if self._security is None:
+            properties["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT"
+            properties["inter.broker.listener.name"] = inside
+        return properties
 
-    def _whose(self, port: int) -> End | None:
+    def _whose(self, port: int) -> FaultTarget | None:
         """The broker that has a connection from ``port`` of this machine."""
         cluster = self._running
         for broker_id in cluster.broker_ids:
             try:
                 connections = psutil.Process(cluster.pid(broker_id)).net_connections("tcp4")
             except (psutil.Error, KeyError):
-                continue  # it has gone, or has not been started yet
+                continue  # the process has ended, or has not been started yet
             if any(connection.laddr.port == port for connection in connections):
                 return broker_id
         return None

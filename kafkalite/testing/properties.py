@@ -6,16 +6,16 @@ Answers to: the overrides of ``kafka.testkit.KafkaClusterTestKit``.
 from __future__ import annotations
 
 SESSION_TIMEOUT_MS = 6000
-"""A broker that is silent for this long loses its ZooKeeper session."""
+"""Time in milliseconds after which a silent broker's ZooKeeper session expires."""
 DEFAULTS = {
-    # A test starts the members of its group itself, so there are no others to wait for.
+    # No delay, because a test starts the members of its group itself.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-    # ZooKeeper starts beside them, and on a busy machine its first answer may take longer than a session lasts.
-    "zookeeper.connection.timeout.ms": "30000",
+    # Long, because ZooKeeper starts beside the brokers, and its first answer may take longer on a busy machine.
+    "zookeeper.connection.timeout.ms": "60000",
 }
-"""Properties of ``server.properties``; those of a test go before them."""
+"""Properties of ``server.properties``, which a test may override."""
 ZOOKEEPER_DEFAULTS = {"forceSync": "no"}
-"""Properties of ``zoo.cfg``: what it writes must outlive the server's end, not the machine's; and a busy disk would
-hold up all brokers."""
+"""Properties of ``zoo.cfg``: without syncs, because a busy disk would delay all brokers, and ZooKeeper's data need only
+outlive its process, not the machine."""

@@ -31,7 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The marker."""
     config.addinivalue_line(
-        "markers", f"{MARKER}(brokers=1, overrides={{}}): the kafkalite cluster of this test and its broker properties"
+        "markers",
+        f"{MARKER}(brokers=1, overrides={{}}, secure=False): the kafkalite cluster of this test, its broker "
+        "properties, and whether it is secured",
     )
 
 
@@ -49,23 +51,21 @@ def kafkalite_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 def kafkalite_session_cluster(
     request: pytest.FixtureRequest, kafkalite_zookeeper: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KafkaliteCluster]:
-    """A cluster that all tests share; each uses topics of its own."""
+    """A cluster that all tests share; each test uses its own topics."""
     brokers = _brokers(request)
     with _cluster(tmp_path_factory.mktemp("kafkalite"), kafkalite_zookeeper, brokers, {}) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def kafkalite_cluster(
-    request: pytest.FixtureRequest, kafkalite_zookeeper: str, tmp_path: Path
-) -> Iterator[KafkaliteCluster]:
-    """A cluster of the test's own, to be harmed at will; ``@pytest.mark.kafkalite(brokers=3)`` says what it is."""
-    marker = request.node.get_closest_marker(MARKER)
-    wanted: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
-    brokers, overrides = wanted.pop("brokers", _brokers(request)), wanted.pop("overrides", {})
-    if wanted:
-        raise pytest.UsageError(f"@pytest.mark.{MARKER} takes brokers and overrides, not {', '.join(wanted)}")
-    with _cluster(tmp_path / "kafkalite", kafkalite_zookeeper, brokers, overrides) as cluster:
+def kafkalite_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KafkaliteCluster]:
+    """A cluster for one test, which may harm it; ``@pytest.mark.kafkalite(brokers=3)`` sets its options."""
+    wanted = _options(request, "brokers", "overrides", "secure")
+    brokers, overrides = wanted.get("brokers", _brokers(request)), wanted.get("overrides", {})
+    secure = wanted.get("secure", False)
+    # A secured cluster has a ZooKeeper of its own, with its own authority.
+    zookeeper = None if secure else request.getfixturevalue("kafkalite_zookeeper")
+    with _cluster(tmp_path / "kafkalite", zookeeper, brokers, overrides, secure) as cluster:
         yield cluster
 
 
@@ -79,17 +79,21 @@ def kafkalite_session_container() -> Iterator[KafkaliteContainer]:
 
 
 @pytest.fixture
-def kafkalite_container() -> Iterator[KafkaliteContainer]:
-    """The same for one test alone, to be harmed at will."""
+def kafkalite_container(request: pytest.FixtureRequest) -> Iterator[KafkaliteContainer]:
+    """A broker and its ZooKeeper in containers for one test, which may harm them.
+
+    ``@pytest.mark.kafkalite(secure=True)`` secures them.
+    """
     from kafkalite.testing.containers import KafkaliteContainer
 
-    with KafkaliteContainer() as container:
+    wanted = _options(request, "secure")
+    with KafkaliteContainer(secure=wanted.get("secure", False)) as container:
         yield container
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows the last lines that its brokers wrote."""
+    """Add the last lines of the brokers' output to the report of a failed test."""
     report = yield
     if report.failed:
         for name in ("kafkalite_cluster", "kafkalite_session_cluster"):
@@ -100,11 +104,26 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def _options(request: pytest.FixtureRequest, *allowed: str) -> dict[str, Any]:
+    """What the marker of the test says. Raises ``UsageError`` for other options than those ``allowed``."""
+    marker = request.node.get_closest_marker(MARKER)
+    options: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
+    wrong = sorted(options.keys() - set(allowed))
+    if wrong:
+        raise pytest.UsageError(
+            f"{request.fixturename}: @pytest.mark.{MARKER} takes {', '.join(allowed)}, not {', '.join(wrong)}"
+        )
+    return options
+
+
 def _brokers(request: pytest.FixtureRequest) -> int:
     return int(request.config.getini("kafkalite_brokers"))
 
 
-def _cluster(directory: Path, zookeeper: str, brokers: int, overrides: dict[str, str]) -> KafkaliteCluster:
+def _cluster(
+    directory: Path, zookeeper: str | None, brokers: int, overrides: dict[str, str], secure: bool = False
+) -> KafkaliteCluster:
     from kafkalite.testing.cluster import KafkaliteCluster
 
-    return KafkaliteCluster(directory, brokers, zookeeper=f"{zookeeper}/cluster-{next(_chroots)}", overrides=overrides)
+    connect = None if zookeeper is None else f"{zookeeper}/cluster-{next(_chroots)}"
+    return KafkaliteCluster(directory, brokers, zookeeper=connect, overrides=overrides, secure=secure)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 SUPER_SECRET = 0xB3415C00
-"""Of ZooKeeper's sources, from the first release on."""
+"""Constant of ZooKeeper's sources, unchanged since the first release."""
 _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
 
 

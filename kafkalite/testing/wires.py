@@ -1,9 +1,9 @@
-"""The wires of a local cluster: TCP relays between brokers and to ZooKeeper, each of which can be cut and healed.
+"""TCP relays between the brokers of a local cluster and to ZooKeeper, each of which can be cut and healed.
 
 Answers to: ``iptables -j DROP`` between machines, without root and on one machine. Shell: a thread with an event loop.
 
-A cut wire is silent, as in a network that drops packets: bytes that were sent arrive after the healing, if both ends
-still wait for them, and neither end learns that the other has gone.
+A cut relay is silent, like a network that drops packets: bytes arrive after the healing, if both ends still wait for
+them, and neither end notices the end of the other.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from kafkalite.testing.ends import End
+from kafkalite.testing.fault_targets import FaultTarget
 
 HOST = "127.0.0.1"
 CHUNK = 1 << 16
@@ -23,17 +23,17 @@ T = TypeVar("T")
 
 
 class Wires:
-    """All relays of a cluster. ``close`` ends them, with everything that goes through them."""
+    """All relays of a cluster. ``close`` ends them with all their connections."""
 
     def __init__(self) -> None:
-        self._gates: dict[frozenset[End], asyncio.Event] = {}
+        self._gates: dict[frozenset[FaultTarget], asyncio.Event] = {}
         self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="wires", daemon=True)
         self._thread.start()
 
-    def relay(self, host: str, port: int, end: End, source: Callable[[int], End | None]) -> int:
-        """A new port whose connections go on to ``host``:``port``, which belong to ``end``.
+    def relay(self, host: str, port: int, end: FaultTarget, source: Callable[[int], FaultTarget | None]) -> int:
+        """A new port that forwards its connections to ``host``:``port``, the port of ``end``.
 
         ``source`` finds the owner of a client's port; a connection without an owner (``None``) is never cut off.
         """
@@ -44,7 +44,7 @@ class Wires:
                 whose = await asyncio.get_running_loop().run_in_executor(None, source, client)
                 await _relay(self._gate(whose, end), host, port, reader, writer)
             except (OSError, asyncio.CancelledError):
-                pass  # either end has gone, or all ends here
+                pass  # an end has closed its connection, or the relays are closing
             finally:
                 writer.transport.abort()
 
@@ -53,13 +53,21 @@ class Wires:
         own: int = server.sockets[0].getsockname()[1]
         return own
 
-    def cut(self, one: End, other: End) -> None:
-        """From now on nothing travels between the two, in either direction."""
+    def cut(self, one: FaultTarget, other: FaultTarget) -> None:
+        """Stop all bytes between two ends, in both directions."""
 
         async def shut() -> None:
             self._gate(one, other).clear()
 
         self._call(shut())
+
+    def join(self, one: FaultTarget, other: FaultTarget) -> None:
+        """Undo :meth:`cut`."""
+
+        async def open_() -> None:
+            self._gate(one, other).set()
+
+        self._call(open_())
 
     def heal(self) -> None:
         """Undo all cuts."""
@@ -71,14 +79,14 @@ class Wires:
         self._call(open_all())
 
     def close(self) -> None:
-        """The end of all relays."""
+        """End all relays."""
 
         async def end() -> None:
             for server in self._servers:
                 server.close()
-            # What was accepted a moment ago becomes a relay only now: until there is none.
+            # Repeat until there is no relay, because a connection that was just accepted becomes one only now.
             while relays := asyncio.all_tasks() - {asyncio.current_task()}:
-                # One that has not begun yet could not be told quietly to end.
+                # Let new tasks start, because a task that is cancelled before its start ends with an error.
                 await asyncio.sleep(0)
                 for relay in relays:
                     relay.cancel()
@@ -89,7 +97,7 @@ class Wires:
         self._thread.join()
         self._loop.close()
 
-    def _gate(self, one: End | None, other: End) -> asyncio.Event:
+    def _gate(self, one: FaultTarget | None, other: FaultTarget) -> asyncio.Event:
         gate = None if one is None else self._gates.get(frozenset((one, other)))
         if gate is None:
             gate = asyncio.Event()
@@ -98,14 +106,14 @@ class Wires:
                 self._gates[frozenset((one, other))] = gate
         return gate
 
-    def _call(self, what: Coroutine[Any, Any, T]) -> T:
+    def _call(self, what: Coroutine[object, object, T]) -> T:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result()
 
 
 async def _relay(
     gate: asyncio.Event, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Both directions, until either end closes. Raises ``OSError``."""
+    """Forward both directions until either end closes. Raises ``OSError``."""
     await gate.wait()
     answers, requests = await asyncio.open_connection(host, port)
     pumps = [asyncio.ensure_future(_pump(gate, reader, requests)), asyncio.ensure_future(_pump(gate, answers, writer))]
@@ -124,5 +132,5 @@ async def _pump(gate: asyncio.Event, source: asyncio.StreamReader, target: async
         await gate.wait()
         target.write(data)
         await target.drain()
-    # Over a cut wire neither end learns that the other has gone.
+    # Wait, because over a cut relay neither end may notice the end of the other.
     await gate.wait()

@@ -2,8 +2,8 @@
 
 Answers to: ``org.apache.zookeeper.server.{DataTree,PrepRequestProcessor}`` and ``common.PathUtils``.
 
-A tree either decides on operations itself (:meth:`ZnodeTree.propose`: a leader) or repeats what another tree decided
-(:meth:`ZnodeTree.apply`: a follower). Errors are those that the ZooKeeper client makes of the server's codes.
+A tree either decides on operations itself (:meth:`ZnodeTree.propose`: a leader) or repeats another tree's decisions
+(:meth:`ZnodeTree.apply`: a follower). Its errors are those of the ZooKeeper client for the server's codes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafkalite.zk.zk_client import (
     ZnodeStat,
 )
 
-# Java sees the characters past U+FFFF as surrogates, and those are refused.
+# Characters past U+FFFF are refused, too, because in Java they are surrogates.
 _REFUSED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
@@ -57,10 +57,10 @@ class Znode:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """One operation of a transaction, as it was carried out.
+    """One executed operation of a transaction.
 
-    ``op``: with the path that a sequence was given. ``stat``: of the znode after a Create, SetData or Check, and of the
-    znode that a Delete removed.
+    ``op``: the operation, with the final path of a sequential znode. ``stat``: of the znode after a Create, SetData or
+    Check, and of the znode that a Delete removed.
     """
 
     op: Op
@@ -68,7 +68,7 @@ class NodeChange:
 
 
 class TransactionKind(Enum):
-    """What a transaction does."""
+    """The kind of a transaction."""
 
     WRITE = "write"
     OPEN_SESSION = "open session"
@@ -79,8 +79,8 @@ class TransactionKind(Enum):
 class NodeTransaction:
     """One entry of ZooKeeper's log.
 
-    ``changes``: what it did, in order (the ephemerals that went, where a session was closed). ``error``: why it was
-    refused as a whole; then there are no changes, but it has its zxid all the same.
+    ``changes``: its changes in order (for a closed session the deleted ephemerals). ``error``: the reason for its
+    refusal as a whole; then there are no changes, but it has a zxid.
     """
 
     zxid: int
@@ -92,7 +92,7 @@ class NodeTransaction:
     timeout_ms: int = 0
 
     def events(self) -> list[WatchEvent]:
-        """What watches see of it, in order."""
+        """The watch events of the transaction, in order."""
         found: list[WatchEvent] = []
         for change in self.changes:
             path = change.op.path
@@ -104,7 +104,7 @@ class NodeTransaction:
         return found
 
     def results(self) -> list[ZnodeStat | str | None]:
-        """What a multi answers."""
+        """The answer to a multi."""
         return [
             change.op.path if isinstance(change.op, Create) else change.stat if isinstance(change.op, SetData) else None
             for change in self.changes
@@ -112,12 +112,12 @@ class NodeTransaction:
 
 
 def parent_of(path: str) -> str:
-    """Path of the parent; that of ``/`` is ``/``."""
+    """Path of the parent; the parent of ``/`` is ``/``."""
     return path.rpartition("/")[0] or "/"
 
 
 def is_valid_path(path: str) -> bool:
-    """Whether ZooKeeper takes ``path`` for a znode's."""
+    """Whether ZooKeeper accepts ``path`` for a znode."""
     if path == "/":
         return True
     parts = path.split("/")
@@ -125,7 +125,7 @@ def is_valid_path(path: str) -> bool:
 
 
 class ZnodeTree:
-    """Znodes by path. Every write returns its result and the events that watchers are to see."""
+    """Znodes by path. Every write returns its result and the events for watchers."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
@@ -150,19 +150,19 @@ class ZnodeTree:
             raise NoNodeError(path) from None
 
     def find(self, path: str) -> Znode | None:
-        """The znode at ``path``, if there is one, as ``exists`` asks for it. Raises :class:`ZkError` for a bad path."""
+        """The znode at ``path``, ``None`` if there is none (for ``exists``). Raises :class:`ZkError` for a bad path."""
         if "\0" in path:
             raise _bad_arguments(path)
         return self.nodes.get(path)
 
     def ephemerals(self, session: int) -> list[str]:
-        """Paths of what ``session`` owns, in the order of creation."""
+        """Paths of the ephemerals of ``session``, in the order of creation."""
         return list(self._ephemerals.get(session, ()))
 
     def propose(
         self, ops: Sequence[Op], session: int, kind: TransactionKind = TransactionKind.WRITE, timeout_ms: int = 0
     ) -> NodeTransaction:
-        """Carry out ``ops``, all or none; ``error`` of the transaction is a :class:`MultiError` where none."""
+        """Execute all of ``ops``, or none; then ``error`` of the transaction is a :class:`MultiError`."""
         self.zxid += 1
         now_ms = self._now_ms()
         self._undo.clear()
@@ -182,7 +182,7 @@ class ZnodeTree:
         return NodeTransaction(self.zxid, self._now_ms(), session, TransactionKind.WRITE, (), error)
 
     def apply(self, transaction: NodeTransaction) -> None:
-        """Repeat what another tree decided."""
+        """Apply a transaction that another tree has decided."""
         self.zxid = transaction.zxid
         self._undo.clear()
         for change in transaction.changes:
@@ -191,7 +191,7 @@ class ZnodeTree:
     def multi(
         self, ops: Sequence[Op], session: int
     ) -> tuple[list[ZnodeStat | str | None], list[ZnodeStat], list[WatchEvent]]:
-        """All or nothing: results, stats of what was written, events. Raises :class:`MultiError`."""
+        """Execute all of ``ops`` or none: results, stats of the written znodes, events. Raises :class:`MultiError`."""
         transaction = self.propose(ops, session)
         if transaction.error is not None:
             raise transaction.error

@@ -1,9 +1,9 @@
-"""A ZooKeeper in memory, and clients of it: sessions, watches, transactions and every way to fail. Deterministic.
+"""A ZooKeeper in memory, and clients of it: sessions, watches, transactions and all failures. Deterministic.
 
 Answers to: ``org.apache.zookeeper.server.ZooKeeperServer`` as far as kafkalite uses it.
 
 Without a clock every answer arrives before the call returns (watches first, as in ZooKeeper); with a clock and a
-latency each arrives that much later, in order. Nothing else happens by itself: sessions expire when told to.
+latency each arrives so much later, in order. Nothing else happens by itself: sessions expire only by a call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CHILD = (EventType.CHILD, EventType.DELETED)
 
 
 class MemoryZooKeeper:
-    """The server. ``tree`` may be looked at by tests; ``client()`` opens one more session."""
+    """The server. Tests may read ``tree``; ``client()`` opens a new session."""
 
     def __init__(self, clock: Clock | None = None, latency: float = 0.0) -> None:
         self._clock = clock
@@ -46,17 +46,17 @@ class MemoryZooKeeper:
         self.clients: list[MemoryZkClient] = []
         self.sessions: set[int] = set()
         self._next_session = 0x1000
-        self._outbox: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._outbox: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._delivering = False
 
     def client(self) -> MemoryZkClient:
-        """A connected client with a session of its own."""
+        """A connected client with a new session."""
         client = MemoryZkClient(self)
         self.clients.append(client)
         return client
 
     def data(self, path: str) -> bytes:
-        """What stands at ``path``. Raises ``NoNodeError``."""
+        """The data of the znode at ``path``. Raises ``NoNodeError``."""
         return self.tree.node(path).data
 
     def paths(self, under: str = "/") -> list[str]:
@@ -70,7 +70,7 @@ class MemoryZooKeeper:
         return self._next_session
 
     def expire(self, session: int) -> None:
-        """End a session: what is ephemeral goes now; its client learns when it is (or gets) connected."""
+        """End a session: its ephemerals are deleted now; its client learns it when it is (or gets) connected."""
         if session not in self.sessions:
             return
         self.sessions.discard(session)
@@ -82,13 +82,13 @@ class MemoryZooKeeper:
         self.fire(events)
 
     def fire(self, events: Sequence[WatchEvent]) -> None:
-        """Let the watches of connected clients see ``events``."""
+        """Fire the watches of connected clients for ``events``."""
         for event in events:
             for client in self.clients:
                 client.take_watches(event)
 
-    def deliver(self, call: Callable[..., object], *args: Any) -> None:
-        """Make ``call(*args)`` after everything that was delivered before it."""
+    def deliver(self, call: Callable[..., object], *args: object) -> None:
+        """Call ``call(*args)`` after all earlier deliveries."""
         if self._clock is not None:
             self._clock.call_later(self._latency, call, *args)
             return
@@ -107,8 +107,8 @@ class MemoryZooKeeper:
 class MemoryZkClient:
     """A :class:`kafkalite.zk.zk_client.ZkClient` whose connection tests can cut.
 
-    ``before(name, path)`` is called before each request: it may raise a ``ZkError`` in the request's place, or make
-    another client act first (a race). While not connected, requests fail with ``ConnectionLostError``.
+    ``before(name, path)`` is called before each request: it may raise a ``ZkError`` instead of the request, or make
+    another client act first (a race). Without a connection requests fail with ``ConnectionLostError``.
     """
 
     def __init__(self, server: MemoryZooKeeper) -> None:
@@ -186,10 +186,10 @@ class MemoryZkClient:
         path = ops[0].path if ops else ""
         return self._request("multi", path, lambda: self._write(ops)[0], session)
 
-    # what tests do to it
+    # faults, called by tests
 
     def lose_connection(self) -> None:
-        """Cut the connection: outstanding requests fail, watches see LOST, the session lives on for now."""
+        """Cut the connection: outstanding requests fail, watches get LOST, the session stays alive."""
         if self.state is not SessionState.CONNECTED:
             return
         self._hole = None
@@ -200,7 +200,7 @@ class MemoryZkClient:
         self._drop_watches()
 
     def reconnect(self) -> None:
-        """Connect again; where the session is over, a new one begins."""
+        """Connect again, in a new session if the old one has expired."""
         if self.state is SessionState.CONNECTED:
             return
         if self.session not in self.server.sessions:
@@ -209,17 +209,17 @@ class MemoryZkClient:
         self._become(SessionState.CONNECTED)
 
     def expire_session(self) -> None:
-        """The server ends this session; a new one begins at once where the client is connected."""
+        """The server ends this session; a connected client gets a new one at once."""
         self.server.expire(self.session)
 
     def black_hole(self, *, apply: bool) -> None:
-        """From now on requests get no answer until the connection is lost; ``apply``: they take effect nonetheless."""
+        """Give requests no answer until the connection is lost; with ``apply`` they take effect."""
         self._hole = apply
 
     def close(self) -> None:
-        """End the session in order: listeners hear nothing, and watches see LOST, as with kazoo.
+        """Close the session: as with kazoo listeners are not called, and watches get LOST.
 
-        The watches that the end of the session itself would fire see nothing, because kazoo drops those events.
+        Watches for the deletions by the end of the session get no event, because kazoo drops those events.
         """
         self._listeners.clear()
         self.state = SessionState.SUSPENDED
@@ -231,10 +231,10 @@ class MemoryZkClient:
             self.server.fire(events)
         self._drop_watches()
 
-    # inside
+    # internals
 
     def take_watches(self, event: WatchEvent) -> None:
-        """The watches that ``event`` fires are under way from now on."""
+        """Deliver ``event`` to its watches."""
         for watch in self._pop_watches(event):
             self._events_under_way.append((event.path, watch))
             self.server.deliver(self._fire, self._connection, watch, event)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from twisted.python.failure import Failure
 
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 
 class BlockingLoop:
-    """Makes the calls that other threads hand in, while somebody waits in :meth:`run`."""
+    """Makes the calls that other threads hand in, while :meth:`run` waits."""
 
     def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[object, ...]]] = queue.SimpleQueue()
 
-    def call_from_thread(self, call: Callable[..., object], *args: Any) -> None:
+    def call_from_thread(self, call: Callable[..., object], *args: object) -> None:
         """Make ``call(*args)`` in the thread of :meth:`run`."""
         self._calls.put((call, args))
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar, cast
 
 from kazoo import exceptions, security
 from kazoo.client import KazooState
@@ -17,24 +20,26 @@ from kazoo.protocol import serialization
 from kazoo.protocol.states import WatchedEvent
 
 from kafkalite.common.errors import StartupError
+from kafkalite.common.recent_times import RecentTimes
 from kafkalite.common.tasks import Future, gather
 from kafkalite.zk import zk_client
-from kafkalite.zk.kazoo_session import Answer, KazooSession, zk_error
-from kafkalite.zk.lane import ReactorLane
+from kafkalite.zk.kazoo_session import Answer, KazooRequest, KazooSession, ReactorLane, zk_error
+from kafkalite.zk.session_security import OPEN, ZkSecurity
 from kafkalite.zk.zk_client import MAX_PACKET, SessionState, Watch, WatchEvent, ZkError, ZnodeStat
+from kafkalite.zk.znode_acls import Access, Acl, access_to
 
 log = logging.getLogger(__name__)
+A = TypeVar("A")
 T = TypeVar("T")
-_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token")
 
 
 class KazooZkClient:
-    """Implements :class:`kafkalite.zk.zk_client.ZkClient`. All methods and callbacks belong to the reactor's thread.
+    """Implements :class:`kafkalite.zk.zk_client.ZkClient` and :class:`kafkalite.zk.znode_acls.ZnodeAcls`.
 
-    ``call_from_thread``: the reactor's ``callFromThread``. ``hosts``: ``host:port,host:port/chroot``.
-    ``digest``: ``user:password`` for ZooKeeper's digest scheme. ``set_acl``: what is created can be written by its
-    creator alone (``zookeeper.set.acl``), which needs ``digest``. While not connected every request fails at once
-    with ``ConnectionLostError``.
+    All methods and callbacks belong to the reactor's thread. ``call_from_thread``: the reactor's ``callFromThread``.
+    ``hosts``: ``host:port,host:port/chroot``. ``set_acl``: the znodes that this client creates are protected
+    (``zookeeper.set.acl``); needs an identity in ``security``. While the client is not connected, every request fails
+    at once with ``ConnectionLostError``.
     """
 
     def __init__(
@@ -43,9 +48,12 @@ class KazooZkClient:
         hosts: str,
         session_timeout_ms: int = 18_000,
         connection_timeout_ms: int = 18_000,
-        digest: str | None = None,
+        security: ZkSecurity = OPEN,
         set_acl: bool = False,
+        latency: RecentTimes | None = None,
     ) -> None:
+        self.latency = RecentTimes() if latency is None else latency
+        """How long ZooKeeper took to answer."""
         self.hosts = hosts
         self.session = 0
         self.password = b""
@@ -57,13 +65,12 @@ class KazooZkClient:
         self._lane = ReactorLane(call_from_thread)
         self._listeners: list[Callable[[SessionState], None]] = []
         self._started: Future[None] | None = None
-        auth = [("digest", digest)] if digest else None
-        self._kazoo = KazooSession(self._lane, hosts, session_timeout_ms / 1000, auth)
+        self._kazoo = KazooSession(self._lane, hosts, session_timeout_ms / 1000, security)
         self._kazoo.add_listener(self._on_kazoo_state)
         self._chroot = str(self._kazoo.chroot)
 
     async def start(self) -> None:
-        """Connect, and create the chroot where it is missing. Raises :class:`StartupError` when nobody answers."""
+        """Connect, and create the chroot if it is missing. Raises :class:`StartupError` if no server answers."""
         self._started = Future()
         timer = threading.Timer(self._connection_timeout, self._lane.put, (self._start_timed_out,))
         timer.daemon = True
@@ -79,7 +86,7 @@ class KazooZkClient:
             timer.cancel()
 
     async def close(self) -> None:
-        """End the session in order: what is ephemeral goes at once. Listeners hear nothing of it."""
+        """Close the session, so that ZooKeeper removes its ephemeral znodes at once. No listener is called."""
         self._listeners.clear()
         self.state = SessionState.SUSPENDED
         done: Future[None] = Future()
@@ -100,15 +107,15 @@ class KazooZkClient:
 
     def get(self, path: str, watch: Watch | None = None) -> Future[tuple[bytes, ZnodeStat]]:
         request = serialization.GetData(self._full(path), _watcher(watch, path))
-        return self._submit(path, request, lambda answer: (answer[0] or b"", _stat(answer[1])))
+        return self._submit(path, request, _data)
 
     def exists(self, path: str, watch: Watch | None = None) -> Future[ZnodeStat | None]:
         request = serialization.Exists(self._full(path), _watcher(watch, path))
-        return self._submit(path, request, lambda answer: None if answer is None else _stat(answer))
+        return self._submit(path, request, _stat_if_any)
 
     def get_children(self, path: str, watch: Watch | None = None) -> Future[list[str]]:
         request = serialization.GetChildren(self._full(path), _watcher(watch, path))
-        return self._submit(path, request, lambda answer: cast("list[str]", answer))
+        return self._submit(path, request, _children)
 
     def create(
         self,
@@ -121,13 +128,19 @@ class KazooZkClient:
     ) -> Future[tuple[str, ZnodeStat]]:
         flags = int(ephemeral) + 2 * int(sequence)
         request = serialization.Create2(self._full(path), data, self._acl(path), flags)
-        return self._submit(path, request, lambda answer: (self._own(answer[0]), _stat(answer[1])), session, len(data))
+        return self._submit(path, request, self._created, session, len(data))
 
     def set(self, path: str, data: bytes, version: int = -1, *, session: int | None = None) -> Future[ZnodeStat]:
         return self._submit(path, serialization.SetData(self._full(path), data, version), _stat, session, len(data))
 
     def delete(self, path: str, version: int = -1, *, session: int | None = None) -> Future[None]:
-        return self._submit(path, serialization.Delete(self._full(path), version), lambda _: None, session)
+        return self._submit(path, serialization.Delete(self._full(path), version), _nothing, session)
+
+    def get_acl(self, path: str) -> Future[tuple[Acl, ...]]:
+        return self._submit(path, serialization.GetACL(self._full(path)), _acls)
+
+    def set_acl(self, path: str, access: Access) -> Future[None]:
+        return self._submit(path, serialization.SetACL(self._full(path), _acl(access), -1), _nothing)
 
     def multi(self, ops: Sequence[zk_client.Op], *, session: int | None = None) -> Future[list[ZnodeStat | str | None]]:
         operations, size = [], 0
@@ -147,25 +160,19 @@ class KazooZkClient:
                 operations.append(serialization.CheckVersion(full, op.version))
         request = serialization.Transaction(operations)
         path = ops[0].path if ops else ""
-        return self._submit(path, request, lambda answer: self._multi_results(ops, answer), session, size)
-
-    # inside
+        return self._submit(path, request, partial(self._multi_results, ops), session, size)
 
     def _full(self, path: str) -> str:
         return (self._chroot + path if path != "/" else self._chroot) or "/"
 
-    def _own(self, path: str) -> str:
-        return path[len(self._chroot) :]
+    def _created(self, answer: tuple[str, _KazooStat]) -> tuple[str, ZnodeStat]:
+        return answer[0][len(self._chroot) :], _stat(answer[1])
 
     def _acl(self, path: str) -> Sequence[object]:
-        if not self._set_acl or path.startswith("/consumers"):
-            return cast("Sequence[object]", security.OPEN_ACL_UNSAFE)
-        if path.startswith(_SENSITIVE):
-            return cast("Sequence[object]", security.CREATOR_ALL_ACL)
-        return cast("Sequence[object]", security.CREATOR_ALL_ACL + security.READ_ACL_UNSAFE)
+        return _acl(access_to(path) if self._set_acl else Access.OPEN)
 
     def _submit(
-        self, path: str, request: object, convert: Callable[[Any], T], session: int | None = None, size: int = 0
+        self, path: str, request: KazooRequest, convert: Callable[[A], T], session: int | None = None, size: int = 0
     ) -> Future[T]:
         future: Future[T] = Future()
         if session is not None and session != self.session:
@@ -175,7 +182,13 @@ class KazooZkClient:
         elif size + len(path) > MAX_PACKET:
             future.errback(ZkError(path, f"a request of {size} bytes, more than {MAX_PACKET} that ZooKeeper takes:"))
         else:
-            self._kazoo.submit(request, Answer(self._lane, future, path, convert, session))
+            began = time.monotonic()
+
+            def converted(answer: A) -> T:
+                self.latency.add(time.monotonic() - began)
+                return convert(answer)
+
+            self._kazoo.submit(request, Answer(self._lane, future, path, converted, session))
         return future
 
     def _multi_results(self, ops: Sequence[zk_client.Op], answer: list[object]) -> list[ZnodeStat | str | None]:
@@ -186,9 +199,9 @@ class KazooZkClient:
             if isinstance(result, Exception):
                 raise zk_client.MultiError(index, zk_error(result, op.path))
             if isinstance(op, zk_client.Create):
-                results.append(str(result))  # without the chroot already: kazoo sees to it here, and here alone
+                results.append(str(result))  # Only of this result kazoo removes the chroot itself.
             else:
-                results.append(_stat(result) if isinstance(op, zk_client.SetData) else None)
+                results.append(_stat(cast(_KazooStat, result)) if isinstance(op, zk_client.SetData) else None)
         return results
 
     async def _create_chroot(self) -> None:
@@ -198,12 +211,12 @@ class KazooZkClient:
             full = "/" + "/".join(parts[:depth])
             future: Future[None] = Future()
             request = serialization.Create(full, b"", self._acl("/"), 0)
-            self._kazoo.submit(request, Answer(self._lane, future, full, lambda _: None, None))
+            self._kazoo.submit(request, Answer(self._lane, future, full, _nothing, None))
             works.append(_unless_exists(future))
         await gather(works)
 
     def _on_kazoo_state(self, state: object) -> None:
-        # in kazoo's thread: what belongs to the event is captured now
+        # This runs in kazoo's thread, so the session's data is read now and not on the reactor.
         session, password = self._kazoo.client_id or (0, b"")
         self._lane.put(self._on_state, state, session, password, self._kazoo.negotiated_ms)
 
@@ -231,23 +244,33 @@ class KazooZkClient:
     def _start_timed_out(self) -> None:
         if self._started is not None and not self._started.called:
             text = f"cannot reach ZooKeeper at {self.hosts} within {self._connection_timeout:g} s"
-            self._started.errback(StartupError(f"{text}; is it running, and is zookeeper.connect right?"))
+            why = self._kazoo.last_problem or "is it running, and is zookeeper.connect right?"
+            self._started.errback(StartupError(f"{text}; {why}"))
 
 
+class _KazooAcl(Protocol):
+    """kazoo's entry of a list."""
+
+    perms: int
+    id: security.Id
+
+
+class _KazooStat(Protocol):
+    czxid: int
+    mzxid: int
+    version: int
+    ephemeralOwner: int  # noqa: N815
+    cversion: int
+    ctime: int
+    mtime: int
+
+
+@dataclass(slots=True, unsafe_hash=True)
 class _Watcher:
-    """A one-shot watch; the same one set twice on a path is one, and fires once."""
+    """A one-shot watch. Set twice on a path, it counts as one watch and fires once."""
 
-    __slots__ = ("path", "watch")
-
-    def __init__(self, watch: Watch, path: str) -> None:
-        self.watch = watch
-        self.path = path
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Watcher) and (self.watch, self.path) == (other.watch, other.path)
-
-    def __hash__(self) -> int:
-        return hash((self.watch, self.path))
+    watch: Watch
+    path: str
 
     def __call__(self, event: WatchedEvent) -> None:
         types = zk_client.EventType
@@ -266,5 +289,32 @@ def _watcher(watch: Watch | None, path: str) -> _Watcher | None:
     return None if watch is None else _Watcher(watch, path)
 
 
-def _stat(stat: Any) -> ZnodeStat:
+def _data(answer: tuple[bytes | None, _KazooStat]) -> tuple[bytes, ZnodeStat]:
+    return answer[0] or b"", _stat(answer[1])
+
+
+def _stat_if_any(answer: _KazooStat | None) -> ZnodeStat | None:
+    return None if answer is None else _stat(answer)
+
+
+def _children(answer: list[str]) -> list[str]:
+    return answer
+
+
+def _acl(access: Access) -> Sequence[object]:
+    if access is Access.OPEN:
+        return cast("Sequence[object]", security.OPEN_ACL_UNSAFE)
+    everyone = [security.make_acl("world", "anyone")._replace(perms=access.value)] if access.value else []
+    return cast("Sequence[object]", security.CREATOR_ALL_ACL + everyone)
+
+
+def _acls(answer: tuple[Sequence[_KazooAcl], object]) -> tuple[Acl, ...]:
+    return tuple(Acl(each.perms, each.id.scheme, each.id.id) for each in answer[0])
+
+
+def _nothing(answer: object) -> None:
+    """For requests whose answer has no content."""
+
+
+def _stat(stat: _KazooStat) -> ZnodeStat:
     return ZnodeStat(stat.czxid, stat.mzxid, stat.version, stat.ephemeralOwner, stat.cversion, stat.ctime, stat.mtime)

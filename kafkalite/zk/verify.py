@@ -5,17 +5,19 @@ Answers to: nothing in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafkalite.cluster.topic_names import topic_fault
+from kafkalite.cluster.model import topic_fault
+from kafkalite.common.acls import CLUSTER_NAME, AclResourceType
 from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType
 from kafkalite.common.errors import ConfigError, StartupError
+from kafkalite.common.quota_rates import CONNECTION_CREATION_RATE, QuotaType
 from kafkalite.common.types import TopicPartition
 from kafkalite.zk.zk_client import ZnodeStat
-from kafkalite.zk.znodes import brokers, config, topics
+from kafkalite.zk.znodes import acls, brokers, config, topics
 from kafkalite.zk.znodes.claims import CONTROLLER, decode_claim
-from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json
 
 Tree = Mapping[str, tuple[bytes, ZnodeStat]]
 
@@ -24,13 +26,11 @@ def _rate(name: str) -> ConfigKey:
     return ConfigKey(name, ConfigType.DOUBLE, None, "A quota.", minimum=0)
 
 
-_CLIENT_QUOTAS = ConfigDef(
-    map(_rate, ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"))
-)
+_CLIENT_QUOTAS = ConfigDef(_rate(each.value) for each in QuotaType)
 QUOTAS: Mapping[str, ConfigDef] = {
     config.CLIENTS: _CLIENT_QUOTAS,
     config.USERS: _CLIENT_QUOTAS,
-    config.IPS: ConfigDef([_rate("connection_creation_rate")]),
+    config.IPS: ConfigDef([_rate(CONNECTION_CREATION_RATE)]),
 }
 """The quotas of KIP-124, KIP-599 and KIP-612, by type of entity."""
 
@@ -57,6 +57,7 @@ def verify(tree: Tree, definitions: Mapping[str, ConfigDef] = QUOTAS) -> list[Fa
             continue
         faults += [Fault(path, problem) for problem in _znode_problems(path, *tree[path])]
         faults += [Fault(path, problem) for problem in _config_problems(path, tree[path][0], definitions)]
+        faults += [Fault(path, problem) for problem in _security_problems(path, tree[path][0])]
     faults += _cross_checks(tree)
     return sorted(faults, key=lambda fault: fault.path)
 
@@ -96,7 +97,7 @@ def _config_problems(path: str, data: bytes, definitions: Mapping[str, ConfigDef
     try:
         texts = config.decode_config(path, data)
     except MalformedZnodeError:
-        return  # the schema has said so
+        return  # The schema's check reports it.
     for name, text in texts.items():
         try:
             definition.parse({name: text})
@@ -104,8 +105,40 @@ def _config_problems(path: str, data: bytes, definitions: Mapping[str, ConfigDef
             yield str(error)
 
 
+def _security_problems(path: str, data: bytes) -> Iterator[str]:
+    """What no schema says of ACLs and delegation tokens: authorizers of brokers pass over such a znode, or fail."""
+    parts = path.split("/")[1:]
+    try:
+        if parts[0] == "kafka-acl-extended":
+            yield from _acl_problems(path, parts[1:], "prefixed", data)
+        elif parts[0] == "kafka-acl":
+            yield from _acl_problems(path, ["", *parts[1:]], "", data)
+        elif path.startswith(f"{acls.LITERAL_CHANGES}/"):
+            acls.decode_literal_change(data)
+        elif path.startswith(f"{acls.EXTENDED_CHANGES}/"):
+            acls.decode_extended_change(data)
+        elif parts[:2] == ["delegation_token", "tokens"] and len(parts) == 3:
+            token = from_json(data, path).get("tokenId")
+            if token != parts[2]:
+                yield f"tokenId is {token!r}, and the znode has another name"
+    except MalformedZnodeError as error:
+        yield str(error).removeprefix(f"{path}: ")
+
+
+def _acl_problems(path: str, parts: Sequence[str], pattern: str, data: bytes) -> Iterator[str]:
+    """``parts``: type of pattern, type of resource, name."""
+    if parts and parts[0] != pattern:
+        yield f"no such type of pattern: {parts[0]}"
+    elif len(parts) > 1 and acls.resource_type(parts[1]) is None:
+        yield f"no such type of resource: {parts[1]}"
+    elif len(parts) > 2:
+        acls.decode_acls(path, data)
+        if acls.resource_type(parts[1]) is AclResourceType.CLUSTER and parts[2] != CLUSTER_NAME and not pattern:
+            yield f"brokers ask for no other cluster than {CLUSTER_NAME}"
+
+
 def _cross_checks(tree: Tree) -> Iterator[Fault]:
-    """What no schema can say: ISR within the replicas, a leader within the ISR, a controller that is alive."""
+    """Checks across znodes: the ISR is within the replicas, the leader within the ISR, the controller registered."""
     for path, (data, _) in tree.items():
         if path.startswith(f"{topics.TOPICS}/") and path.count("/") == 3:
             fault = topic_fault(path.rpartition("/")[2])
@@ -125,7 +158,7 @@ def _topic_faults(tree: Tree, topic: str, data: bytes) -> Iterator[Fault]:
     try:
         assignment = topics.decode_topic(topic, data)
     except MalformedZnodeError:
-        return  # the schema has said so
+        return  # The schema's check reports it.
     for partition, replicas in assignment.partitions.items():
         stray = (set(replicas.adding) | set(replicas.removing)) - set(replicas.replicas)
         if stray:

@@ -1,4 +1,4 @@
-"""The ZooKeeper client as the rest of the house sees it: a port, its values and its errors.
+"""The interface of the ZooKeeper client, with its values and errors.
 
 Answers to: ``kafka.zookeeper.ZooKeeperClient`` and ``org.apache.zookeeper.{Op,Stat,WatchedEvent,KeeperException}``.
 Implemented by ``zk/kazoo_client.py`` on kazoo and by ``testing/zookeeper.py`` in memory. Pure.
@@ -40,8 +40,16 @@ class NotEmptyError(ZkError):
     """The znode still has children."""
 
 
+class NotAuthorizedError(ZkError):
+    """The ACL of the znode (for a creation or a deletion: of its parent) does not let this client."""
+
+
+class NoIdentityError(ZkError):
+    """An ACL names the client itself, and ZooKeeper knows no identity of it."""
+
+
 class ConnectionLostError(ZkError):
-    """The connection went while the request was under way: whether it took effect is unknown, so re-read."""
+    """The connection was lost while the request was outstanding: its outcome is unknown, so re-read."""
 
 
 class SessionExpiredError(ZkError):
@@ -96,7 +104,7 @@ class SessionState(Enum):
     SUSPENDED = "suspended"
     """The connection is lost; the session may be alive. Keep serving, change no ISR."""
     EXPIRED = "expired"
-    """The session is over; everything ephemeral is gone. A new one follows as CONNECTED with another ``session``."""
+    """The session is over, its ephemeral znodes are gone. A new one follows as CONNECTED with another ``session``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any
 
 from kafkalite.admin.config_admin import ConfigAdmin
 from kafkalite.admin.dynamic_config import DynamicConfig
@@ -17,24 +17,11 @@ from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAss
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
-from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.config import ConfigStore
+from kafkalite.zk.stores.controller import AdminStore
 from kafkalite.zk.stores.paths import ensure_paths
 from kafkalite.zk.stores.topics import TopicStore
-
-T = TypeVar("T")
-
-
-def result(work: Awaitable[T]) -> T:
-    """The outcome of work that ends without waiting."""
-    outcomes: list[Any] = []
-    failures: list[Any] = []
-    deferred(work).addCallbacks(outcomes.append, failures.append)
-    if failures:
-        failures[0].raiseException()
-    assert outcomes, "the work still waits"
-    value: T = outcomes[0]
-    return value
+from tests.support import run
 
 
 def pending(work: Awaitable[Any]) -> list[Any]:
@@ -51,7 +38,7 @@ class AdminCluster:
         self.clock = ManualClock()
         self.zookeeper = MemoryZooKeeper()
         self.client = client = self.zookeeper.client()
-        result(ensure_paths(client))
+        run(ensure_paths(client))
         self.metadata = MetadataCache()
         self.metadata.update_brokers(
             {
@@ -72,7 +59,7 @@ class AdminCluster:
 
     def lead(self, topic: str) -> None:
         """What the controller does for a topic in ZooKeeper: every partition gets its first replica as leader."""
-        found = result(self.topic_store.assignment(topic))
+        found = run(self.topic_store.assignment(topic))
         assert found is not None
         self.add(topic, found[0].topic_id, dict(found[0].partitions))
 

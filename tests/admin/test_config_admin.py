@@ -8,8 +8,9 @@ from kafkalite.admin.config_admin import AlterOp, ConfigEntry, ResourceType
 from kafkalite.admin.dynamic_config import ConfigSource
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
+from tests.support import run
 
-from .helpers import AdminCluster, result
+from .helpers import AdminCluster
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 
@@ -21,7 +22,7 @@ def cluster_with_topic(static: dict[str, str] | None = None) -> AdminCluster:
 
 
 def entry(cluster: AdminCluster, kind: int, name: str, key: str) -> ConfigEntry:
-    (found,) = result(cluster.configs.describe(kind, name, [key]))
+    (found,) = run(cluster.configs.describe(kind, name, [key]))
     return found
 
 
@@ -30,7 +31,7 @@ def test_a_topics_value_comes_from_its_override_the_broker_or_the_default() -> N
     found = entry(cluster, TOPIC, "t", "retention.ms")
     # Kafka names no source in another unit.
     assert (found.value, found.source, found.synonyms) == ("7200000", ConfigSource.DEFAULT_CONFIG, [])
-    result(cluster.configs.replace(TOPIC, "t", {"retention.ms": "5"}))
+    run(cluster.configs.replace(TOPIC, "t", {"retention.ms": "5"}))
     found = entry(cluster, TOPIC, "t", "retention.ms")
     assert (found.value, found.source) == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     cluster.config.update_default({"message.max.bytes": "1000"})
@@ -42,7 +43,7 @@ def test_a_topics_value_comes_from_its_override_the_broker_or_the_default() -> N
 
 def test_a_broker_shows_everything_and_hides_secrets() -> None:
     cluster = AdminCluster({"zookeeper.auth.digest": "me:secret", "broker.rack": "r1"})
-    entries = {found.name: found for found in result(cluster.configs.describe(BROKER, "1", None))}
+    entries = {found.name: found for found in run(cluster.configs.describe(BROKER, "1", None))}
     assert entries["broker.rack"].value == "r1"
     assert entries["broker.rack"].read_only
     assert not entries["message.max.bytes"].read_only
@@ -131,47 +132,47 @@ def test_thread_counts_change_by_a_factor_of_two_at_most() -> None:
             cluster.configs.replace(BROKER, "", {"num.io.threads": wanted}),
         ):
             with pytest.raises(ApiError, match=text) as refused:
-                result(change)
+                run(change)
             assert refused.value.code is ErrorCode.INVALID_REQUEST
     for wanted in ("2", "5", "10"):
-        result(cluster.configs.alter(BROKER, "1", [AlterOp("num.io.threads", 0, wanted)]))
+        run(cluster.configs.alter(BROKER, "1", [AlterOp("num.io.threads", 0, wanted)]))
     cluster.config.update_broker({"num.io.threads": "20"})
     with pytest.raises(ApiError, match=r"num\.io\.threads=5, value should be at least half the current value 20"):
-        result(cluster.configs.alter(BROKER, "1", [AlterOp("num.io.threads", 1, None)]))
+        run(cluster.configs.alter(BROKER, "1", [AlterOp("num.io.threads", 1, None)]))
 
 
 def test_the_default_of_all_brokers_shows_only_what_was_set() -> None:
     cluster = AdminCluster()
-    assert result(cluster.configs.describe(BROKER, "", None)) == []
+    assert run(cluster.configs.describe(BROKER, "", None)) == []
     cluster.config.update_default({"message.max.bytes": "1000"})
-    (found,) = result(cluster.configs.describe(BROKER, "", None))
+    (found,) = run(cluster.configs.describe(BROKER, "", None))
     assert (found.name, found.value) == ("message.max.bytes", "1000")
 
 
 def test_single_changes_of_a_topic() -> None:
     cluster = cluster_with_topic()
-    result(cluster.configs.alter(TOPIC, "t", [AlterOp("cleanup.policy", 2, "compact")]))
-    assert result(cluster.config_store.topic("t")) == {"cleanup.policy": "delete,compact"}
-    result(cluster.configs.alter(TOPIC, "t", [AlterOp("cleanup.policy", 3, "delete"), AlterOp("flush.ms", 0, "9")]))
-    assert result(cluster.config_store.topic("t")) == {"cleanup.policy": "compact", "flush.ms": "9"}
-    result(cluster.configs.alter(TOPIC, "t", [AlterOp("cleanup.policy", 1, None)]))
-    assert result(cluster.config_store.topic("t")) == {"flush.ms": "9"}
+    run(cluster.configs.alter(TOPIC, "t", [AlterOp("cleanup.policy", 2, "compact")]))
+    assert run(cluster.config_store.topic("t")) == {"cleanup.policy": "delete,compact"}
+    run(cluster.configs.alter(TOPIC, "t", [AlterOp("cleanup.policy", 3, "delete"), AlterOp("flush.ms", 0, "9")]))
+    assert run(cluster.config_store.topic("t")) == {"cleanup.policy": "compact", "flush.ms": "9"}
+    run(cluster.configs.alter(TOPIC, "t", [AlterOp("cleanup.policy", 1, None)]))
+    assert run(cluster.config_store.topic("t")) == {"flush.ms": "9"}
 
 
 def test_changes_of_brokers() -> None:
     cluster = AdminCluster()
-    result(cluster.configs.alter(BROKER, "1", [AlterOp("message.max.bytes", 0, "10")]))
-    result(cluster.configs.alter(BROKER, "", [AlterOp("message.max.bytes", 0, "20")]))
-    assert result(cluster.config_store.broker(1)) == {"message.max.bytes": "10"}
-    assert result(cluster.config_store.broker("<default>")) == {"message.max.bytes": "20"}
+    run(cluster.configs.alter(BROKER, "1", [AlterOp("message.max.bytes", 0, "10")]))
+    run(cluster.configs.alter(BROKER, "", [AlterOp("message.max.bytes", 0, "20")]))
+    assert run(cluster.config_store.broker(1)) == {"message.max.bytes": "10"}
+    assert run(cluster.config_store.broker("<default>")) == {"message.max.bytes": "20"}
 
 
 def test_only_checking_writes_nothing() -> None:
     cluster = cluster_with_topic()
-    result(cluster.configs.replace(TOPIC, "t", {"flush.ms": "9"}, validate_only=True))
-    result(cluster.configs.alter(BROKER, "", [AlterOp("message.max.bytes", 0, "20")], validate_only=True))
-    assert result(cluster.config_store.topic("t")) == {}
-    assert result(cluster.config_store.broker("<default>")) == {}
+    run(cluster.configs.replace(TOPIC, "t", {"flush.ms": "9"}, validate_only=True))
+    run(cluster.configs.alter(BROKER, "", [AlterOp("message.max.bytes", 0, "20")], validate_only=True))
+    assert run(cluster.config_store.topic("t")) == {}
+    assert run(cluster.config_store.broker("<default>")) == {}
 
 
 @pytest.mark.parametrize(
@@ -187,15 +188,30 @@ def test_only_checking_writes_nothing() -> None:
         (BROKER, "x", {"message.max.bytes": "9"}, ErrorCode.INVALID_REQUEST),
         (BROKER, "1", {"broker.rack": "r"}, ErrorCode.INVALID_REQUEST),
         (BROKER, "1", {"message.max.bytes": "-1"}, ErrorCode.INVALID_REQUEST),
-        (ResourceType.BROKER_LOGGER, "1", {"a": "INFO"}, ErrorCode.INVALID_REQUEST),
+        (ResourceType.CLIENT_METRICS, "1", {"a": "INFO"}, ErrorCode.INVALID_REQUEST),
         (99, "1", {"a": "INFO"}, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_refusals(kind: int, name: str, texts: dict[str, str | None], code: ErrorCode) -> None:
     cluster = cluster_with_topic()
     with pytest.raises(ApiError) as caught:
-        result(cluster.configs.replace(kind, name, texts))
+        run(cluster.configs.replace(kind, name, texts))
     assert caught.value.code is code
     with pytest.raises(ApiError) as caught:
-        result(cluster.configs.alter(kind, name, [AlterOp(key, 0, value) for key, value in texts.items()]))
+        run(cluster.configs.alter(kind, name, [AlterOp(key, 0, value) for key, value in texts.items()]))
     assert caught.value.code is code
+
+
+def test_a_malformed_znode_is_an_error_of_its_own_topic() -> None:
+    cluster = cluster_with_topic()
+    run(cluster.configs.replace(TOPIC, "t", {"retention.ms": "5"}))
+    run(cluster.client.set("/config/topics/t", b"no JSON"))
+    for work in (
+        cluster.configs.describe(TOPIC, "t", None),
+        cluster.configs.alter(TOPIC, "t", [AlterOp("retention.ms", 0, "6")]),
+    ):
+        with pytest.raises(ApiError, match="/config/topics/t") as caught:
+            run(work)
+        assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    run(cluster.configs.replace(TOPIC, "t", {"retention.ms": "7"}))
+    assert entry(cluster, TOPIC, "t", "retention.ms").value == "7"

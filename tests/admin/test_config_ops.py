@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.admin.config_ops import AlterOp, OpType, apply_ops
+from kafkalite.admin.config_admin import AlterOp, OpType, apply_ops
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.log.log_config import TOPIC_CONFIGS
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kafkalite.admin.dynamic_config import ConfigSource, DynamicConfig
-from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType, Update
+from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType, ConfigValue, Update
 from kafkalite.common.errors import ConfigError
 
 KEYS = ConfigDef(
@@ -115,7 +115,7 @@ def test_what_exists_only_where_it_is_set_has_no_default_to_show() -> None:
 
 
 def test_validators_compare_what_is_with_what_would_be() -> None:
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[ConfigValue, ConfigValue]] = []
     config = DynamicConfig(KEYS, {"live": "2"}, (lambda now, then: seen.append((now["live"], then["live"])),))
     config.update_default({"live": "3"})
     config.update_broker({"live": "4"})
@@ -123,3 +123,15 @@ def test_validators_compare_what_is_with_what_would_be() -> None:
     config.check_change({}, per_broker=True)
     config.check_change({"live": "6"}, per_broker=False)
     assert seen == [(4, 5), (4, 3), (4, 4)]
+
+
+def test_a_change_for_one_listener_is_told() -> None:
+    config = DynamicConfig(KEYS, {"listener.name.l.max.connections": "4"})
+    told: list[tuple[set[str], object]] = []
+    config.on_change(lambda names: told.append((set(names), config.of_listener("L")["max.connections"])))
+    config.update_default({"listener.name.l.max.connections": "5"})
+    config.update_default({"listener.name.l.max.connections": "5"})
+    config.update_broker({"listener.name.l.max.connections": "6"})
+    config.update_broker({})
+    config.update_default({})
+    assert told == [({"listener.name.l.max.connections"}, value) for value in (5, 6, 5, 4)]

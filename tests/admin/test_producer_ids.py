@@ -7,8 +7,9 @@ import pytest
 from kafkalite.admin.producer_ids import ProducerIdManager
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future
+from tests.support import run
 
-from .helpers import pending, result
+from .helpers import pending
 
 
 class Source:
@@ -31,24 +32,24 @@ class Source:
 
 def test_ids_are_handed_out_in_order_and_the_next_block_is_fetched_ahead() -> None:
     source = Source()
-    ids = ProducerIdManager(1, source)
+    ids = ProducerIdManager(1, source.allocate)
     first = pending(ids.generate())
     second = pending(ids.generate())
     assert len(source.asked) == 1
     source.give()
     assert (first, second) == ([0], [1])
-    assert [result(ids.generate()) for _ in range(6)] == list(range(2, 8))
+    assert [run(ids.generate()) for _ in range(6)] == list(range(2, 8))
     assert not source.asked
-    assert result(ids.generate()) == 8
+    assert run(ids.generate()) == 8
     assert len(source.asked) == 1
     source.give()
-    assert [result(ids.generate()) for _ in range(5)] == list(range(9, 14))
+    assert [run(ids.generate()) for _ in range(5)] == list(range(9, 14))
     assert not source.asked
 
 
 def test_more_waiters_than_a_block_has_ids() -> None:
     source = Source()
-    ids = ProducerIdManager(1, source)
+    ids = ProducerIdManager(1, source.allocate)
     waiting = [pending(ids.generate()) for _ in range(25)]
     while source.asked:
         source.give()
@@ -57,7 +58,7 @@ def test_more_waiters_than_a_block_has_ids() -> None:
 
 def test_a_failure_is_told_and_the_next_request_tries_again() -> None:
     source = Source()
-    ids = ProducerIdManager(1, source)
+    ids = ProducerIdManager(1, source.allocate)
     waiting = pending(ids.generate())
     source.asked.pop().errback(RuntimeError("no connection"))
     with pytest.raises(ApiError) as caught:

@@ -10,12 +10,13 @@ from kafkalite.admin.topic_admin import MorePartitions, NewTopic, TopicOutcome
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import ZERO_UUID
+from tests.support import run
 
-from .helpers import AdminCluster, pending, result
+from .helpers import AdminCluster, pending
 
 
 def create(cluster: AdminCluster, topic: NewTopic, timeout_ms: int = 0, **options: Any) -> TopicOutcome:
-    (outcome,) = result(cluster.topics.create([topic], timeout_ms, **options))
+    (outcome,) = run(cluster.topics.create([topic], timeout_ms, **options))
     return outcome
 
 
@@ -23,11 +24,11 @@ def test_a_topic_is_written_and_the_answer_waits_for_its_leaders() -> None:
     cluster = AdminCluster()
     outcomes = pending(cluster.topics.create([NewTopic("t", 4, 2, configs={"retention.ms": "5"})], 1000))
     assert not outcomes
-    found = result(cluster.topic_store.assignment("t"))
+    found = run(cluster.topic_store.assignment("t"))
     assert found is not None
     assert sorted(found[0].partitions) == [0, 1, 2, 3]
     assert all(len(set(p.replicas)) == 2 for p in found[0].partitions.values())
-    assert result(cluster.config_store.topic("t")) == {"retention.ms": "5"}
+    assert run(cluster.config_store.topic("t")) == {"retention.ms": "5"}
     cluster.lead("t")
     ((outcome,),) = outcomes
     assert outcome.error is ErrorCode.NONE
@@ -75,7 +76,7 @@ def test_time_runs_out_without_leaders() -> None:
 def test_without_time_to_wait_the_outcome_is_a_time_out_as_in_kafka() -> None:
     cluster = AdminCluster()
     assert create(cluster, NewTopic("t", 1, 1)).error is ErrorCode.REQUEST_TIMED_OUT
-    assert result(cluster.topic_store.names()) == ["t"]
+    assert run(cluster.topic_store.names()) == ["t"]
 
 
 def test_defaults_are_the_brokers() -> None:
@@ -83,13 +84,13 @@ def test_defaults_are_the_brokers() -> None:
     outcome = create(cluster, NewTopic("t"), validate_only=True)
     assert (outcome.error, outcome.partitions, outcome.replication_factor) == (ErrorCode.NONE, 5, 3)
     assert outcome.topic_id == ZERO_UUID
-    assert result(cluster.topic_store.names()) == []
+    assert run(cluster.topic_store.names()) == []
 
 
 def test_given_assignments_are_taken() -> None:
     cluster = AdminCluster()
     create(cluster, NewTopic("t", assignments={0: [1, 2], 1: [2, 9]}))
-    found = result(cluster.topic_store.assignment("t"))
+    found = run(cluster.topic_store.assignment("t"))
     assert found is not None
     assert {index: p.replicas for index, p in found[0].partitions.items()} == {0: (1, 2), 1: (2, 9)}
 
@@ -121,7 +122,7 @@ def test_refusals(topic: NewTopic, error: ErrorCode, message: str) -> None:
     outcome = create(cluster, topic)
     assert outcome.error is error
     assert message in (outcome.message or "")
-    assert result(cluster.topic_store.names()) == ["there", "with.dot"]
+    assert run(cluster.topic_store.names()) == ["there", "with.dot"]
 
 
 def test_a_topic_that_metadata_does_not_show_yet_is_not_created_twice() -> None:
@@ -132,7 +133,7 @@ def test_a_topic_that_metadata_does_not_show_yet_is_not_created_twice() -> None:
 
 def test_one_wrong_topic_does_not_disturb_the_others() -> None:
     cluster = AdminCluster()
-    good, bad = result(cluster.topics.create([NewTopic("good", 1, 1), NewTopic("..", 1, 1)], 0, validate_only=True))
+    good, bad = run(cluster.topics.create([NewTopic("good", 1, 1), NewTopic("..", 1, 1)], 0, validate_only=True))
     assert (good.error, bad.error) == (ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
@@ -141,7 +142,7 @@ def test_deletion_waits_until_the_topic_is_gone() -> None:
     create(cluster, NewTopic("t", 1, 1))
     cluster.lead("t")
     outcomes = pending(cluster.topics.delete(["t"], 1000))
-    assert result(cluster.wishes.delete_topics()) == ["t"]
+    assert run(cluster.wishes.delete_topics()) == ["t"]
     assert not outcomes
     cluster.metadata.remove_topics(["t"])
     cluster.topics.metadata_changed(["t"])
@@ -153,7 +154,7 @@ def test_widening() -> None:
     create(cluster, NewTopic("t", 2, 2))
     cluster.lead("t")
     outcomes = pending(cluster.topics.create_partitions([MorePartitions("t", 5)], 1000))
-    found = result(cluster.topic_store.assignment("t"))
+    found = run(cluster.topic_store.assignment("t"))
     assert found is not None
     assert [len(p.replicas) for p in found[0].partitions.values()] == [2] * 5
     assert not outcomes
@@ -178,9 +179,9 @@ def test_widening_refused(widening: MorePartitions, error: ErrorCode) -> None:
     cluster = AdminCluster()
     create(cluster, NewTopic("t", 2, 2))
     cluster.lead("t")
-    (outcome,) = result(cluster.topics.create_partitions([widening], 0))
+    (outcome,) = run(cluster.topics.create_partitions([widening], 0))
     assert outcome.error is error
-    found = result(cluster.topic_store.assignment("t"))
+    found = run(cluster.topic_store.assignment("t"))
     assert found is not None
     assert len(found[0].partitions) == 2
 
@@ -188,11 +189,19 @@ def test_widening_refused(widening: MorePartitions, error: ErrorCode) -> None:
 def test_topics_are_created_by_themselves_once() -> None:
     cluster = AdminCluster()
     assert cluster.topics.auto_create(["t"]) == {"t": ErrorCode.LEADER_NOT_AVAILABLE}
-    assert result(cluster.topic_store.names()) == ["t"]
+    assert run(cluster.topic_store.names()) == ["t"]
     assert cluster.topics.auto_create(["t"]) == {"t": ErrorCode.LEADER_NOT_AVAILABLE}
+
+
+def test_topics_that_are_created_by_themselves_are_charged() -> None:
+    cluster = AdminCluster({"num.partitions": "3"})
+    charged: list[int] = []
+    cluster.topics.auto_create(["t"], charge=charged.append)
+    assert run(cluster.topic_store.names()) == ["t"]
+    assert charged == [3]
 
 
 def test_too_few_brokers_for_that_are_told() -> None:
     cluster = AdminCluster({"default.replication.factor": "4"})
     assert cluster.topics.auto_create(["t"]) == {"t": ErrorCode.INVALID_REPLICATION_FACTOR}
-    assert result(cluster.topic_store.names()) == []
+    assert run(cluster.topic_store.names()) == []

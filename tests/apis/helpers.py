@@ -16,18 +16,22 @@ from kafkalite.admin.topic_admin import TopicAdmin
 from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.services import BrokerServices
 from kafkalite.broker.config_keys import BROKER_CONFIGS
+from kafkalite.cluster.control import ControlRequest, ControlResponse
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker, Endpoint, LeaderAndIsr, PartitionAssignment
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import FileRegion, Part, TopicPartition
 from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.offsets.offset_manager import OffsetManager
 from kafkalite.network.request import ConnectionInfo, Request
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
 from kafkalite.protocol.frames import RequestHeader
+from kafkalite.replication.broker_topic_stats import BrokerTopicStats
 from kafkalite.replication.delayed_operations import FetchParams
+from kafkalite.replication.record_traces import RecordTraces
 from kafkalite.replication.results import (
     DeleteRecordsResult,
     EpochEndOffset,
@@ -37,13 +41,16 @@ from kafkalite.replication.results import (
     ProduceResult,
     ReplicaDescription,
 )
+from kafkalite.security.authorizer_interface import Authorizer
+from kafkalite.security.token_manager import TokenManager, TokenSettings
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
-from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.config import ConfigStore
+from kafkalite.zk.stores.controller import AdminStore
 from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import ensure_paths
+from kafkalite.zk.stores.tokens import TokenStore
 from kafkalite.zk.stores.topics import TopicStore
 from kafkalite.zk.stores.transactions import TransactionStore
 
@@ -55,6 +62,7 @@ class FakeReplicas:
 
     def __init__(self) -> None:
         self.appended: list[tuple[int, int, list[tuple[TopicPartition, bytes]]]] = []
+        self.traces = RecordTraces(1, {}, ManualClock())
         self.produce_errors: dict[TopicPartition, ErrorCode] = {}
         self.fetches: list[tuple[FetchParams, list[Any]]] = []
         self.results: dict[TopicPartition, FetchResult] = {}
@@ -63,6 +71,7 @@ class FakeReplicas:
         self.broken = False
         self.watched: list[TopicPartition] = []
         self.offsets: dict[int, int] = {-1: 100, -2: 10}
+        self.topic_stats = BrokerTopicStats()
 
     def append_records(
         self,
@@ -173,6 +182,20 @@ class FakeController:
         return {TopicPartition("t", 0): PartitionAssignment((1, 2, 3), (3,), (2,))}
 
 
+class FakeControl:
+    """Notes the control requests and the connections that they come by; gives the answers of the test, in order."""
+
+    inter_broker_listener = "PLAINTEXT"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[ControlRequest, int]] = []
+        self.answers: list[ControlResponse] = []
+
+    async def carry_out(self, request: ControlRequest, connection: ConnectionInfo) -> ControlResponse:
+        self.asked.append((request, connection.id))
+        return self.answers.pop(0)
+
+
 class FakeLogs:
     """Logs that allow conversion, or not."""
 
@@ -205,9 +228,15 @@ class FakeConnection:
         self.info = ConnectionInfo(1, "peer", listener)
         self.answers: list[list[Part] | None] = []
         self.closed: list[str] = []
+        self.muted: list[float] = []
 
     def respond(self, request: Request, parts: list[Part] | None) -> None:
         self.answers.append(parts)
+
+    def release(self, size: int) -> None: ...
+
+    def mute(self, seconds: float) -> None:
+        self.muted.append(seconds)
 
     def abort(self, why: str) -> None:
         self.closed.append(why)
@@ -216,7 +245,7 @@ class FakeConnection:
 class FakeBroker:
     """Broker 1 of three, topic ``t`` with two partitions led by broker 1 and 2."""
 
-    def __init__(self, static: dict[str, str] | None = None) -> None:
+    def __init__(self, static: dict[str, str] | None = None, authorizer: Authorizer | None = None) -> None:
         self.clock = ManualClock()
         self.zookeeper = MemoryZooKeeper()
         self.client = client = self.zookeeper.client()
@@ -232,6 +261,7 @@ class FakeBroker:
         )
         self.replicas = FakeReplicas()
         self.controller = FakeController()
+        self.control = FakeControl()
         self.logs = FakeLogs()
         self.transactions: Any = None
         self.config = DynamicConfig(BROKER_CONFIGS, {"zookeeper.connect": "zk", **(static or {})})
@@ -247,6 +277,12 @@ class FakeBroker:
         self.groups: Any = GroupCoordinator(
             1, claims, GroupStore(client), self.offsets, self.metadata, self.clock, self.config
         )
+        self.tokens = TokenManager(
+            TokenSettings(secret=(static or {}).get("delegation.token.secret.key", ""), renewal_ms=1000),
+            TokenStore(client, self.clock.time_ms),
+            self.clock.time_ms,
+            random.Random(1),
+        )
         self.topic_store = TopicStore(client)
         self.topics = TopicAdmin(
             self.topic_store, AdminStore(client), self.metadata, self.config, self.clock, random.Random(1)
@@ -261,12 +297,16 @@ class FakeBroker:
             offset_queries=cast("Any", self.replicas),
             logs=cast("Any", self.logs),
             controller=cast("Any", self.controller),
+            control=self.control,
             topics=self.topics,
             configs=ConfigAdmin(1, self.config_store, self.metadata, self.config),
-            producer_ids=ProducerIdManager(1, FakeIds()),
+            config_store=self.config_store,
+            tokens=self.tokens,
+            producer_ids=ProducerIdManager(1, FakeIds().allocate),
             offsets=self.offsets,
             groups=cast("Any", self.groups),
             transactions=cast("Any", self.transactions),
+            authorizer=authorizer,
             clock=self.clock,
         )
         self.dispatcher = Dispatcher(self.services)
@@ -286,17 +326,19 @@ class FakeBroker:
 
     def call(self, api_key: ApiKey, version: int, **fields: Any) -> Any:
         """One request with kafka-python's field names, and its decoded response."""
-        request = request_class(api_key)(version=version, **fields)
+        return self.answer(api_key, version, request_class(api_key)(version=version, **fields))
+
+    def answer(self, api_key: ApiKey, version: int, request: messages.Message) -> Any:
+        """The decoded response to ``request``."""
         self.send(api_key, version, encode_request(api_key, version, request))
         return decode_response(api_key, version, memoryview(self.take()))
 
 
 def broker(number: int) -> Broker:
-    """A broker with two listeners and a control plane; the second listener is missing on broker 3."""
+    """A broker with two listeners; the second listener is missing on broker 3."""
     endpoints = [
         Endpoint("PLAINTEXT", "PLAINTEXT", f"host{number}", 9092),
         Endpoint("EXTERNAL", "PLAINTEXT", f"ext{number}", 19092),
-        Endpoint(CONTROL_PLANE_LISTENER, "PLAINTEXT", f"host{number}", 9093),
     ]
     if number == 3:
         del endpoints[1]

@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import deferred
 from kafkalite.common.types import ZERO_UUID
 from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.zk.znodes.topics import TopicAssignment
 
 from .helpers import TOPIC_ID, FakeBroker, struct
 
 
 def versions(key: ApiKey) -> range:
-    from kafkalite.apis.registry import SERVED
+    from kafkalite.apis.registry import served
 
-    return range(SERVED[key].min, SERVED[key].max + 1)
+    return range(served()[key].versions.min, served()[key].versions.max + 1)
 
 
 def new_topic(version: int, name: str, partitions: int = 1, factor: int = 1, **fields: Any) -> Any:
@@ -374,3 +377,96 @@ def test_init_producer_id(version: int) -> None:
     if version >= 3:
         response = broker.call(key, version, transactional_id=None, producer_id=7, producer_epoch=-1)
         assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+def limit_mutations(broker: FakeBroker) -> None:
+    """One partition a second, at most 11 at once."""
+    broker.services.quotas.update("clients/client", {"controller_mutation_rate": "1"})
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_topics_above_the_quota_of_mutations_are_refused(version: int) -> None:
+    """The tokens that are left pay for any topic; the quota is exceeded after it."""
+    broker = FakeBroker()
+    limit_mutations(broker)
+    topics = [new_topic(version, "a", 16), new_topic(version, "b", 1), new_topic(version, "t", 1)]
+    response = broker.call(ApiKey.CREATE_TOPICS, version, topics=topics, timeout_ms=0)
+    assert [(t.name, t.error_code, t.error_message) for t in response.topics[1:]] == [
+        ("b", ErrorCode.THROTTLING_QUOTA_EXCEEDED, None),
+        ("t", ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists."),
+    ]
+    assert "/brokers/topics/a" in broker.zookeeper.paths()
+    assert "/brokers/topics/b" not in broker.zookeeper.paths()
+    assert response.throttle_time_ms == 5000
+    assert broker.connection.muted == [5.0]
+    broker.clock.advance(5.0)
+    response = broker.call(
+        ApiKey.CREATE_TOPICS, version, topics=[new_topic(version, "b", 1)], timeout_ms=0, validate_only=False
+    )
+    assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("version", [2, 5])
+def test_older_clients_create_topics_above_their_quota_and_are_throttled(version: int) -> None:
+    broker = FakeBroker()
+    limit_mutations(broker)
+    topics = [new_topic(version, "a", 16), new_topic(version, "b", 2)]
+    response = broker.call(ApiKey.CREATE_TOPICS, version, topics=topics, timeout_ms=0)
+    assert [t.error_code for t in response.topics] == [ErrorCode.REQUEST_TIMED_OUT] * 2
+    assert response.throttle_time_ms == 7000
+    assert broker.connection.muted == [7.0]
+
+
+def test_topics_that_come_by_a_request_for_metadata_are_counted_and_not_refused() -> None:
+    broker = FakeBroker({"num.partitions": "16"})
+    limit_mutations(broker)
+    topics = [struct(ApiKey.METADATA, "MetadataRequestTopic", 9, name=name) for name in ("a", "b")]
+    response = broker.call(ApiKey.METADATA, 9, topics=topics, allow_auto_topic_creation=True)
+    assert [t.error_code for t in response.topics] == [ErrorCode.LEADER_NOT_AVAILABLE] * 2
+    assert {"/brokers/topics/a", "/brokers/topics/b"} <= set(broker.zookeeper.paths())
+    assert (response.throttle_time_ms, broker.connection.muted) == (0, [])
+    response = broker.call(ApiKey.CREATE_TOPICS, 6, topics=[new_topic(6, "c", 1)], timeout_ms=0)
+    assert response.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_a_request_that_only_checks_costs_no_mutations() -> None:
+    broker = FakeBroker()
+    limit_mutations(broker)
+    for _ in range(3):
+        response = broker.call(
+            ApiKey.CREATE_TOPICS, 7, topics=[new_topic(7, "a", 100)], timeout_ms=0, validate_only=True
+        )
+        assert (response.topics[0].error_code, response.throttle_time_ms) == (0, 0)
+    assert broker.connection.muted == []
+
+
+@pytest.mark.parametrize(("version", "is_strict"), [(4, False), (5, True), (6, True)])
+def test_deleted_partitions_are_mutations(version: int, is_strict: bool) -> None:
+    broker = FakeBroker()
+    broker.services.quotas.update("users/ANONYMOUS", {"controller_mutation_rate": "0.1"})
+    names: dict[str, Any] = {"topic_names": ["t", "t2"]}
+    if version >= 6:
+        make = "DeleteTopicState"
+        topics = [struct(ApiKey.DELETE_TOPICS, make, version, name=name, topic_id=ZERO_UUID) for name in ("t", "t2")]
+        names = {"topics": topics}
+    broker.metadata.apply([LeaderAndIsr("t2", 0, uuid.uuid4(), 1, 4, (1,), 1, 0, 10, PartitionAssignment((1,)))])
+    response = broker.call(ApiKey.DELETE_TOPICS, version, timeout_ms=0, **names)
+    refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED if is_strict else ErrorCode.REQUEST_TIMED_OUT
+    assert [t.error_code for t in response.responses] == [ErrorCode.REQUEST_TIMED_OUT, refused]
+    assert response.throttle_time_ms == (9000 if is_strict else 19000)
+
+
+@pytest.mark.parametrize(("version", "is_strict"), [(2, False), (3, True)])
+def test_added_partitions_are_mutations(version: int, is_strict: bool) -> None:
+    broker = FakeBroker()
+    limit_mutations(broker)
+    for name in ("a", "b"):
+        deferred(broker.topic_store.create(name, TopicAssignment(None, {0: PartitionAssignment((1,))}), {}))
+    topics = [
+        struct(ApiKey.CREATE_PARTITIONS, "CreatePartitionsTopic", version, name=name, count=count, assignments=None)
+        for name, count in (("a", 14), ("b", 2))
+    ]
+    response = broker.call(ApiKey.CREATE_PARTITIONS, version, topics=topics, timeout_ms=0, validate_only=False)
+    refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED if is_strict else ErrorCode.REQUEST_TIMED_OUT
+    assert [t.error_code for t in response.results] == [ErrorCode.REQUEST_TIMED_OUT, refused]
+    assert response.throttle_time_ms == (2000 if is_strict else 3000)

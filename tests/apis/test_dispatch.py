@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from kafkalite.apis.error_responses import error_response
-from kafkalite.apis.registry import SERVED, load_handler, module_of
+from kafkalite.apis.registry import served
 from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
 from kafkalite.protocol.codec import (
     decode_request,
@@ -23,6 +24,7 @@ from kafkalite.protocol.codec import (
 from .helpers import FakeBroker, struct
 
 HOT = (ApiKey.PRODUCE, ApiKey.FETCH)
+SERVED = {key: api.versions for key, api in served().items()}
 EVERY_VERSION = [(key, version) for key, span in SERVED.items() for version in range(span.min, span.max + 1)]
 
 
@@ -48,7 +50,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x" * 3 + "\n"])
 def test_a_client_that_does_not_say_who_it_is_is_refused(name: str) -> None:
     broker = FakeBroker()
-    request = request_class(ApiKey.API_VERSIONS)(version=3, client_software_name=name, client_software_version="1")
+    request = messages.ApiVersionsRequest(version=3, client_software_name=name, client_software_version="1")
     broker.send(ApiKey.API_VERSIONS, 3, encode_request(ApiKey.API_VERSIONS, 3, request))
     assert broker.take()[:2] == b"\0\x2a"
 
@@ -91,7 +93,7 @@ def test_every_served_key_has_a_handler_and_supported_versions() -> None:
     for key, span in SERVED.items():
         assert span == SUPPORTED[key]
         if key not in HOT:
-            assert callable(load_handler(key)), module_of(key)
+            assert callable(served()[key].handler), key
 
 
 @pytest.mark.parametrize(("key", "version"), EVERY_VERSION)

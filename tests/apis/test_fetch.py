@@ -205,7 +205,7 @@ class TestSessions:
             response = fetch(broker, 12, ask(session_id=session, session_epoch=epoch))
             assert len(response.partitions) == expected, epoch
 
-    def test_what_an_overtaken_request_is_answered_is_said_once_more(self, broker: FakeBroker) -> None:
+    def test_the_answer_to_an_overtaken_request_is_repeated(self, broker: FakeBroker) -> None:
         session = fetch(broker, 12, ask(T0, session_epoch=0)).session_id
         answers: list[Callable[[list[FetchResult]], object]] = []
         at_once = broker.replicas.fetch

@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.apis.fetch_sessions import EVICTION_S, FetchSession, FetchSessionCache, next_epoch
 from kafkalite.common.types import ZERO_UUID, TopicPartition
+from kafkalite.metrics.fetch_session_metrics import FetchSessionMetricsCollector
 from kafkalite.protocol.fetch import FetchPartition
 from kafkalite.testing.clock import ManualClock
 
@@ -57,6 +58,29 @@ def test_the_stalest_gives_way_after_its_time() -> None:
     assert len(cache.sessions) == 2
 
 
+def test_the_metrics_count_sessions_partitions_and_who_gave_way() -> None:
+    cache = Cache()
+    collector = FetchSessionMetricsCollector(cache.sessions)
+
+    def counted() -> dict[str, float]:
+        prefix = "kafka_server_fetchsessioncache_"
+        return {
+            sample.metric.name.removeprefix(prefix): sample.value for each in collector.collect() for sample in each
+        }
+
+    assert set(counted().values()) == {0}
+    cache.open(size=2)
+    cache.open(size=3)
+    cache.open(size=4)
+    names = ("numincrementalfetchsessions", "numincrementalfetchpartitionscached", "incrementalfetchsessionevictions")
+    assert counted() == dict(zip(names, (2, 5, 0), strict=True)), "there is no place for the third"
+    cache.open(size=1, privileged=True)
+    assert counted() == dict(zip(names, (2, 4, 1), strict=True)), "a follower takes the place of the smaller one"
+    cache.clock.advance(EVICTION_S + 1)
+    cache.open(size=7)
+    assert counted()[names[2]] == 2
+
+
 def test_a_follower_takes_a_consumers_place() -> None:
     cache = Cache()
     small, _ = cache.open(size=1), cache.open(size=5)
@@ -85,12 +109,12 @@ def test_a_larger_session_takes_a_smaller_ones_place_once_that_is_old() -> None:
     ("offset", "known"),
     [pytest.param(9, False, id="truncated"), pytest.param(10, False, id="as before"), pytest.param(11, True, id="on")],
 )
-def test_the_high_watermark_is_told_again_to_a_client_that_asks_anew_without_progress(offset: int, known: bool) -> None:
+def test_the_high_watermark_is_repeated_to_a_client_without_progress(offset: int, known: bool) -> None:
     cache = Cache()
     tp = TopicPartition("t", 0)
     session = cache.sessions.create(1, True, False)
     assert session is not None
     cache.sessions.add(session, tp, FetchPartition("t", ZERO_UUID, 0, fetch_offset=10))
-    session.told[tp] = (10, 0)
+    session.last_sent[tp] = (10, 0)
     cache.sessions.add(session, tp, FetchPartition("t", ZERO_UUID, 0, fetch_offset=offset))
-    assert (tp in session.told) is known
+    assert (tp in session.last_sent) is known

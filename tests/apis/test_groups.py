@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.join_group import client_host
-from kafkalite.apis.registry import SERVED
+from kafkalite.apis.registry import served
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.coordinator.placement import preferred
 from kafkalite.protocol.api_keys import ApiKey
@@ -21,7 +21,7 @@ NONE = ErrorCode.NONE
 
 
 def versions(key: ApiKey) -> range:
-    return range(SERVED[key].min, SERVED[key].max + 1)
+    return range(served()[key].versions.min, served()[key].versions.max + 1)
 
 
 def name_for(broker_id: int) -> str:
@@ -133,7 +133,7 @@ def test_find_coordinator_of_transactions(version: int, outcome: Any, error: Err
     assert (found.error_code, found.node_id) == (error, node)
 
 
-def test_find_coordinator_of_what_there_is_none() -> None:
+def test_find_coordinator_refuses_an_unknown_key_type() -> None:
     broker = FakeBroker()
     response = broker.call(ApiKey.FIND_COORDINATOR, 6, key_type=2, coordinator_keys=["share"])
     assert response.coordinators[0].error_code == ErrorCode.INVALID_REQUEST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -14,9 +15,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.values import (
     FetchedOffsets,
     OffsetCommitRequest,
-    OffsetDeleteRequest,
     OffsetErrors,
-    OffsetFetchRequest,
 )
 from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
 from kafkalite.zk.stores.claims import ClaimStore
@@ -38,7 +37,7 @@ class Groups:
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker
         self.commits: list[OffsetCommitRequest] = []
-        self.fetches: list[OffsetFetchRequest] = []
+        self.required_stable: list[bool] = []
         self.failure: Exception | None = None
         self._claims = ClaimStore(broker.zookeeper.client(), broker.clock)
         self.offsets = self.admin = self
@@ -55,16 +54,16 @@ class Groups:
         claim = await claims.claim(group_path(request.group), 1)
         return await self.broker.offsets.commit(request.group, request.offsets, claim)
 
-    async def fetch(self, request: OffsetFetchRequest) -> FetchedOffsets:
-        self.check(request.group)
-        self.fetches.append(request)
-        return await self.broker.offsets.fetch(request.group, request.partitions)
+    async def fetch(
+        self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
+    ) -> FetchedOffsets:
+        self.check(group)
+        self.required_stable.append(require_stable)
+        return await self.broker.offsets.fetch(group, partitions)
 
-    async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetErrors:
-        self.check(request.group)
-        return {
-            tp: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.partition else ErrorCode.NONE for tp in request.partitions
-        }
+    async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetErrors:
+        self.check(group)
+        return {tp: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.partition else ErrorCode.NONE for tp in partitions}
 
 
 @pytest.fixture
@@ -174,7 +173,7 @@ def test_fetch(broker: FakeBroker, version: int) -> None:
         ("x", 3): (-1, -1 if version >= 5 else None, "", missing),
     }
     if version:
-        assert broker.groups.fetches[0].require_stable == (version >= 7)
+        assert broker.groups.required_stable[0] == (version >= 7)
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS[2:])

@@ -75,7 +75,7 @@ class FakeVerifier:
                 future.callback({tp: self.errors.get(tp, E.NONE) for tp in partitions})
 
 
-class House:
+class TransactionalProduceFixture:
     """A broker that leads T0 and T1, and its verifier."""
 
     def __init__(self, static: dict[str, str] | None = None) -> None:
@@ -116,66 +116,66 @@ class House:
 
 @pytest.mark.parametrize("version", range(3, 12))
 def test_the_first_batch_is_verified(version: int) -> None:
-    house = House()
+    fixture = TransactionalProduceFixture()
     data = batch()
-    house.send((T0, data), (T1, data), version=version)
-    assert house.verifier.asked == [("tx", ME, [T0, T1], [])]
-    assert house.appended == [[(T0, data), (T1, data)]]
-    assert [answer.error for answer in house.answer(version).values()] == [0, 0]
+    fixture.send((T0, data), (T1, data), version=version)
+    assert fixture.verifier.asked == [("tx", ME, [T0, T1], [])]
+    assert fixture.appended == [[(T0, data), (T1, data)]]
+    assert [answer.error for answer in fixture.answer(version).values()] == [0, 0]
 
 
 def test_a_batch_of_a_transaction_that_the_log_has_open_is_not() -> None:
-    house = House()
-    house.opened(T0)
-    house.send((T0, batch()), (T1, batch()))
-    assert house.verifier.asked == [("tx", ME, [T1], [])]
-    house.opened(T1)
-    house.send((T0, batch()), (T1, batch()))
-    assert len(house.verifier.asked) == 1 and len(house.appended) == 2
+    fixture = TransactionalProduceFixture()
+    fixture.opened(T0)
+    fixture.send((T0, batch()), (T1, batch()))
+    assert fixture.verifier.asked == [("tx", ME, [T1], [])]
+    fixture.opened(T1)
+    fixture.send((T0, batch()), (T1, batch()))
+    assert len(fixture.verifier.asked) == 1 and len(fixture.appended) == 2
 
 
 def test_an_open_transaction_of_another_epoch_proves_nothing() -> None:
-    house = House()
-    house.opened(T0, ProducerIdAndEpoch(ME.producer_id, ME.producer_epoch - 1))
-    house.send((T0, batch()))
-    assert house.verifier.asked == [("tx", ME, [T0], [])]
+    fixture = TransactionalProduceFixture()
+    fixture.opened(T0, ProducerIdAndEpoch(ME.producer_id, ME.producer_epoch - 1))
+    fixture.send((T0, batch()))
+    assert fixture.verifier.asked == [("tx", ME, [T0], [])]
 
 
 def test_where_one_has_ended_before_the_verifier_is_told() -> None:
-    house = House()
-    house.ended(T1)
-    house.send((T0, batch()), (T1, batch()))
-    assert house.verifier.asked == [("tx", ME, [T0, T1], [T1])]
+    fixture = TransactionalProduceFixture()
+    fixture.ended(T1)
+    fixture.send((T0, batch()), (T1, batch()))
+    assert fixture.verifier.asked == [("tx", ME, [T0, T1], [T1])]
 
 
 def test_nothing_is_verified_where_that_is_switched_off() -> None:
-    house = House({"transaction.partition.verification.enable": "false"})
-    house.send((T0, batch()))
-    assert not house.verifier.asked and len(house.appended) == 1
+    fixture = TransactionalProduceFixture({"transaction.partition.verification.enable": "false"})
+    fixture.send((T0, batch()))
+    assert not fixture.verifier.asked and len(fixture.appended) == 1
 
 
 def test_verification_may_be_switched_off_while_the_broker_runs() -> None:
-    house = House()
-    assert house.broker.config.update_default({"transaction.partition.verification.enable": "false"})
-    house.send((T0, batch()))
-    assert not house.verifier.asked and len(house.appended) == 1
+    fixture = TransactionalProduceFixture()
+    assert fixture.broker.config.update_default({"transaction.partition.verification.enable": "false"})
+    fixture.send((T0, batch()))
+    assert not fixture.verifier.asked and len(fixture.appended) == 1
 
 
 def test_partitions_that_are_not_here_are_left_to_the_replicas() -> None:
-    house = House()
+    fixture = TransactionalProduceFixture()
     other = TopicPartition("t", 7)
-    house.broker.replicas.produce_errors = {other: E.UNKNOWN_TOPIC_OR_PARTITION}
-    house.send((other, batch()))
-    assert not house.verifier.asked
-    assert house.answer()[other].error == E.UNKNOWN_TOPIC_OR_PARTITION
+    fixture.broker.replicas.produce_errors = {other: E.UNKNOWN_TOPIC_OR_PARTITION}
+    fixture.send((other, batch()))
+    assert not fixture.verifier.asked
+    assert fixture.answer()[other].error == E.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_non_transactional_batches_are_never_verified() -> None:
-    house = House()
+    fixture = TransactionalProduceFixture()
     for tid in ("tx", None):
-        house.send((T0, batch(transactional=False)), tid=tid)
-    house.send((T0, batch(ProducerIdAndEpoch(-1, -1), -1, transactional=False)), tid=None)
-    assert not house.verifier.asked and len(house.appended) == 3
+        fixture.send((T0, batch(transactional=False)), tid=tid)
+    fixture.send((T0, batch(ProducerIdAndEpoch(-1, -1), -1, transactional=False)), tid=None)
+    assert not fixture.verifier.asked and len(fixture.appended) == 3
 
 
 @pytest.mark.parametrize(
@@ -190,158 +190,158 @@ def test_non_transactional_batches_are_never_verified() -> None:
     ],
 )
 def test_a_refusal_in_the_producers_words_spares_the_others(error: ErrorCode, version: int, told: ErrorCode) -> None:
-    house = House()
-    house.verifier.errors = {T0: error}
-    house.send((T0, batch()), (T1, batch()), version=version)
-    assert [[tp for tp, _ in entries] for entries in house.appended] == [[T1]]
-    answers = house.answer(version)
+    fixture = TransactionalProduceFixture()
+    fixture.verifier.errors = {T0: error}
+    fixture.send((T0, batch()), (T1, batch()), version=version)
+    assert [[tp for tp, _ in entries] for entries in fixture.appended] == [[T1]]
+    answers = fixture.answer(version)
     assert (answers[T0].error, answers[T1].error) == (told, E.NONE)
     if told is E.NOT_ENOUGH_REPLICAS:
         assert error.name in str(answers[T0].error_message)
 
 
 def test_all_refused() -> None:
-    house = House()
-    house.verifier.errors = {T0: E.PRODUCER_FENCED}
-    house.send((T0, batch()))
-    assert not house.appended and house.answer()[T0].error == E.INVALID_PRODUCER_EPOCH
+    fixture = TransactionalProduceFixture()
+    fixture.verifier.errors = {T0: E.PRODUCER_FENCED}
+    fixture.send((T0, batch()))
+    assert not fixture.appended and fixture.answer()[T0].error == E.INVALID_PRODUCER_EPOCH
 
 
 def test_bad_bytes_beside_a_transaction() -> None:
-    house = House()
-    house.send((T0, b"\0" * 20), (T1, batch()))
-    assert house.answer()[T0].error == E.INVALID_RECORD
-    assert [[tp for tp, _ in entries] for entries in house.appended] == [[T1]]
+    fixture = TransactionalProduceFixture()
+    fixture.send((T0, b"\0" * 20), (T1, batch()))
+    assert fixture.answer()[T0].error == E.INVALID_RECORD
+    assert [[tp for tp, _ in entries] for entries in fixture.appended] == [[T1]]
 
 
-def test_a_transaction_without_an_id_is_nobodys() -> None:
-    house = House()
-    house.send((T0, batch()), tid=None)
-    assert house.answer()[T0].error == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert not house.appended
+def test_a_transaction_without_an_id_is_refused() -> None:
+    fixture = TransactionalProduceFixture()
+    fixture.send((T0, batch()), tid=None)
+    assert fixture.answer()[T0].error == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert not fixture.appended
 
 
 def test_two_producers_in_one_request() -> None:
-    house = House()
-    house.send((T0, batch()), (T1, batch(ProducerIdAndEpoch(1001, 7))))
-    assert {answer.error for answer in house.answer().values()} == {E.INVALID_PRODUCER_ID_MAPPING}
-    assert not house.appended
+    fixture = TransactionalProduceFixture()
+    fixture.send((T0, batch()), (T1, batch(ProducerIdAndEpoch(1001, 7))))
+    assert {answer.error for answer in fixture.answer().values()} == {E.INVALID_PRODUCER_ID_MAPPING}
+    assert not fixture.appended
 
 
 # trap: kafkalite/apis/produce_transactional.py: Pipelined batches overtake the one that is being verified.
 def test_requests_behind_one_that_waits_keep_their_order() -> None:
-    house = House()
-    house.verifier.hold = True
-    house.send((T0, batch(sequence=0)))
-    house.send((T0, batch(sequence=1)))
-    house.send((T1, batch(sequence=0)))
+    fixture = TransactionalProduceFixture()
+    fixture.verifier.hold = True
+    fixture.send((T0, batch(sequence=0)))
+    fixture.send((T0, batch(sequence=1)))
+    fixture.send((T1, batch(sequence=0)))
     other = ProducerIdAndEpoch(2000, 0)
-    house.opened(T0, other)
-    house.send((T0, batch(other)), tid="other")
+    fixture.opened(T0, other)
+    fixture.send((T0, batch(other)), tid="other")
     # Another producer does not wait for this one.
-    assert [[tp for tp, _ in entries] for entries in house.appended] == [[T0]]
-    house.opened(T0)  # what the first batch does to the log
-    house.verifier.hold = False
-    house.verifier.release()
-    assert house.appended[1:] == [[(T0, batch(sequence=0))], [(T0, batch(sequence=1))], [(T1, batch(sequence=0))]]
-    assert len(house.verifier.asked) == 2
+    assert [[tp for tp, _ in entries] for entries in fixture.appended] == [[T0]]
+    fixture.opened(T0)  # what the first batch does to the log
+    fixture.verifier.hold = False
+    fixture.verifier.release()
+    assert fixture.appended[1:] == [[(T0, batch(sequence=0))], [(T0, batch(sequence=1))], [(T1, batch(sequence=0))]]
+    assert len(fixture.verifier.asked) == 2
     # and the way is free again
-    house.send((T0, batch(sequence=2)))
-    assert len(house.appended) == 5
+    fixture.send((T0, batch(sequence=2)))
+    assert len(fixture.appended) == 5
 
 
 def test_batches_behind_one_that_comes_again_wait_for_it() -> None:
-    house = House()
-    house.verifier.errors = {T0: E.CONCURRENT_TRANSACTIONS}
-    house.send((T0, batch(sequence=0)))
-    assert house.answer()[T0].error == E.NOT_ENOUGH_REPLICAS
-    house.verifier.errors = {}
+    fixture = TransactionalProduceFixture()
+    fixture.verifier.errors = {T0: E.CONCURRENT_TRANSACTIONS}
+    fixture.send((T0, batch(sequence=0)))
+    assert fixture.answer()[T0].error == E.NOT_ENOUGH_REPLICAS
+    fixture.verifier.errors = {}
     # Already on its way behind it; the log, which knows nothing of the producer, would take it.
-    house.send((T0, batch(sequence=1)), (T1, batch(sequence=0)))
-    answers = house.answer()
+    fixture.send((T0, batch(sequence=1)), (T1, batch(sequence=0)))
+    answers = fixture.answer()
     assert (answers[T0].error, answers[T1].error) == (E.OUT_OF_ORDER_SEQUENCE_NUMBER, E.NONE)
-    house.send((T0, batch(sequence=0)))
-    assert house.answer()[T0].error == E.NONE
-    house.opened(T0)
-    house.send((T0, batch(sequence=1)))
-    assert house.answer()[T0].error == E.NONE
+    fixture.send((T0, batch(sequence=0)))
+    assert fixture.answer()[T0].error == E.NONE
+    fixture.opened(T0)
+    fixture.send((T0, batch(sequence=1)))
+    assert fixture.answer()[T0].error == E.NONE
 
 
 @pytest.mark.parametrize("successor", [ProducerIdAndEpoch(1000, 8), ProducerIdAndEpoch(1001, 7)])
 def test_sequences_of_others_say_nothing(successor: ProducerIdAndEpoch) -> None:
-    house = House()
-    house.verifier.errors = {T0: E.CONCURRENT_TRANSACTIONS}
-    house.send((T0, batch(sequence=0)))
-    house.verifier.errors = {}
-    house.answer()
-    house.send((T0, batch(successor, sequence=5)))
-    assert house.answer()[T0].error == E.NONE
+    fixture = TransactionalProduceFixture()
+    fixture.verifier.errors = {T0: E.CONCURRENT_TRANSACTIONS}
+    fixture.send((T0, batch(sequence=0)))
+    fixture.verifier.errors = {}
+    fixture.answer()
+    fixture.send((T0, batch(successor, sequence=5)))
+    assert fixture.answer()[T0].error == E.NONE
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce_transactional, "_REMEMBERED", 3)
-    house = House()
+    fixture = TransactionalProduceFixture()
     for number in range(9):
-        house.send((T0, batch(ProducerIdAndEpoch(number, 0))))
-    transactional: Any = house.broker.dispatcher.produce._transactional
+        fixture.send((T0, batch(ProducerIdAndEpoch(number, 0))))
+    transactional: Any = fixture.broker.dispatcher.produce._transactional
     assert [producer for _, producer in transactional._lowest] == [6, 7, 8]
 
 
 # trap: kafkalite/apis/produce_transactional.py: A marker arrives while a batch of its transaction is being verified.
 def test_a_marker_that_comes_between_makes_it_verify_again() -> None:
-    house = House()
-    house.verifier.hold = True
-    house.send((T0, batch()))
-    house.ended(T0)  # the transaction was ended while ZooKeeper was asked about it
-    house.verifier.release()
-    assert not house.appended
-    assert [ended for *_, ended in house.verifier.asked] == [[], [T0]]
-    house.verifier.errors = {T0: E.TRANSACTION_ABORTABLE}
-    house.verifier.release()
-    assert not house.appended and house.answer()[T0].error == E.INVALID_TXN_STATE
+    fixture = TransactionalProduceFixture()
+    fixture.verifier.hold = True
+    fixture.send((T0, batch()))
+    fixture.ended(T0)  # the transaction was ended while ZooKeeper was asked about it
+    fixture.verifier.release()
+    assert not fixture.appended
+    assert [ended for *_, ended in fixture.verifier.asked] == [[], [T0]]
+    fixture.verifier.errors = {T0: E.TRANSACTION_ABORTABLE}
+    fixture.verifier.release()
+    assert not fixture.appended and fixture.answer()[T0].error == E.INVALID_TXN_STATE
 
 
 def test_a_log_that_never_rests_is_left_to_the_producers_patience() -> None:
-    house = House()
-    house.verifier.hold = True
-    house.send((T0, batch()))
+    fixture = TransactionalProduceFixture()
+    fixture.verifier.hold = True
+    fixture.send((T0, batch()))
     for _ in range(5):
-        house.ended(T0)
-        house.verifier.release()
-    assert not house.appended and house.answer()[T0].error == E.NOT_ENOUGH_REPLICAS
+        fixture.ended(T0)
+        fixture.verifier.release()
+    assert not fixture.appended and fixture.answer()[T0].error == E.NOT_ENOUGH_REPLICAS
 
 
 def test_another_batch_that_came_between_opened_it() -> None:
-    house = House()
-    house.verifier.hold = True
-    house.send((T0, batch()))
-    house.opened(T0)
-    house.verifier.release()
-    assert len(house.verifier.asked) == 1 and len(house.appended) == 1
+    fixture = TransactionalProduceFixture()
+    fixture.verifier.hold = True
+    fixture.send((T0, batch()))
+    fixture.opened(T0)
+    fixture.verifier.release()
+    assert len(fixture.verifier.asked) == 1 and len(fixture.appended) == 1
 
 
 def test_a_failure_is_answered_and_does_not_stop_the_next() -> None:
-    house = House()
-    house.verifier.failure = ZeroDivisionError()
-    house.send((T0, batch()))
-    assert house.answer()[T0].error == E.UNKNOWN_SERVER_ERROR
-    house.verifier.failure = None
-    house.send((T0, batch()))
-    assert house.answer()[T0].error == E.NONE
+    fixture = TransactionalProduceFixture()
+    fixture.verifier.failure = ZeroDivisionError()
+    fixture.send((T0, batch()))
+    assert fixture.answer()[T0].error == E.UNKNOWN_SERVER_ERROR
+    fixture.verifier.failure = None
+    fixture.send((T0, batch()))
+    assert fixture.answer()[T0].error == E.NONE
 
 
 def test_replicas_that_fail_are_answered_for() -> None:
-    house = House()
-    house.broker.replicas.broken = True
-    house.send((T0, batch()))
-    assert house.answer()[T0].error == E.UNKNOWN_SERVER_ERROR
+    fixture = TransactionalProduceFixture()
+    fixture.broker.replicas.broken = True
+    fixture.send((T0, batch()))
+    assert fixture.answer()[T0].error == E.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("error", [E.NONE, E.PRODUCER_FENCED])
 def test_acks_0_is_answered_by_nothing_or_the_end(error: ErrorCode) -> None:
-    house = House()
-    house.verifier.errors = {T0: error}
-    house.send((T0, batch()), acks=0)
-    connection = house.broker.connection
+    fixture = TransactionalProduceFixture()
+    fixture.verifier.errors = {T0: error}
+    fixture.send((T0, batch()), acks=0)
+    connection = fixture.broker.connection
     assert bool(connection.closed) is (error is not E.NONE)
     assert connection.answers == ([] if error else [None])

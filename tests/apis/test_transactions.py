@@ -17,7 +17,9 @@ from kafkalite.log.producer_entry import BatchMetadata, ProducerEntry
 from kafkalite.log.producer_state import read_marker
 from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
 from kafkalite.record.batch import iter_headers
+from kafkalite.replication.record_traces import RecordTraces
 from kafkalite.replication.results import ProduceResult
+from kafkalite.testing.clock import ManualClock
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
 
@@ -295,6 +297,7 @@ class Leaders:
     """Takes markers; what it says stands in ``errors``."""
 
     def __init__(self) -> None:
+        self.traces = RecordTraces(1, {}, ManualClock())
         self.appended: list[tuple[TopicPartition, bytes]] = []
         self.errors: dict[TopicPartition, ErrorCode] = {}
 

@@ -1,4 +1,4 @@
-"""The compactor's process: what it is told, what it says, and when it ends. No process here, only pipes."""
+"""The compactor's process: the orders that it gets, its reports, and its end. Here are only pipes, no process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkalite.log.cleaner.cleaner import RoundAborted
 from kafkalite.log.cleaner.job import (
     Abort,
     Cleaned,
-    CleanerConfig,
+    CleanerLimits,
     CleaningAborted,
     CleaningDone,
     CleaningFailed,
@@ -90,13 +90,15 @@ def job(folder: Path, number: int = 1, size: int | None = None) -> CleanJob:
         (folder / f"{base:020d}.log").write_bytes(data)
         sizes.append(len(data) if size is None else size)
     segments = (SegmentInfo(0, sizes[0], 0, 0), SegmentInfo(1, sizes[1], 0, 0))
-    return CleanJob(number, str(folder), segments, 0, 2, (), {}, 9, 1000, 1000, 100, 5, CleanerConfig())
+    return CleanJob(
+        number, str(folder), segments, 0, 2, (), {}, 9, 1000, 1000, 100, 5, CleanerLimits(1000, 0.9, 1000, float("inf"))
+    )
 
 
 # -- the process
 
 
-def test_a_round(tmp_path: Path, pipes: Pipes) -> None:
+def test_a_round_writes_compacted_files_and_reports_them(tmp_path: Path, pipes: Pipes) -> None:
     pipes.send(encode(job(tmp_path)))
     cleaned, done = pipes.work()
     assert isinstance(cleaned, Cleaned)
@@ -108,12 +110,12 @@ def test_a_round(tmp_path: Path, pipes: Pipes) -> None:
     }
 
 
-def test_an_order_to_give_up_that_came_with_the_round(tmp_path: Path, pipes: Pipes) -> None:
+def test_an_abort_that_is_queued_behind_a_round_aborts_it(tmp_path: Path, pipes: Pipes) -> None:
     pipes.send(encode(job(tmp_path)) + encode(Abort(1)) + encode(job(tmp_path, 2)))
     assert [type(report) for report in pipes.work()] == [CleaningAborted, Cleaned, CleaningDone]
 
 
-def test_an_order_to_give_up_that_comes_too_late(tmp_path: Path, pipes: Pipes) -> None:
+def test_an_abort_during_the_next_round_aborts_that_round(tmp_path: Path, pipes: Pipes) -> None:
     pipes.send(encode(job(tmp_path)))
     orders = pipes.orders
     assert orders.next() == job(tmp_path)
@@ -123,7 +125,7 @@ def test_an_order_to_give_up_that_comes_too_late(tmp_path: Path, pipes: Pipes) -
 
 
 @pytest.mark.parametrize(("size", "errno"), [(None, 2), (10, 0)])
-def test_failures_are_told_and_leave_nothing(tmp_path: Path, pipes: Pipes, size: int | None, errno: int) -> None:
+def test_a_failure_is_reported_and_leaves_no_files(tmp_path: Path, pipes: Pipes, size: int | None, errno: int) -> None:
     order = job(tmp_path, size=size)
     if errno:
         (tmp_path / "00000000000000000001.log").unlink()
@@ -135,14 +137,14 @@ def test_failures_are_told_and_leave_nothing(tmp_path: Path, pipes: Pipes, size:
 
 
 # trap: kafkalite/broker/cleaner_process.py: The cleaner process outlives its broker.
-def test_it_ends_with_its_broker_in_the_middle_of_a_round(pipes: Pipes) -> None:
+def test_the_compactor_ends_with_its_broker_in_the_middle_of_a_round(pipes: Pipes) -> None:
     pipes.orders.check()
     pipes.hang_up()
     with pytest.raises(SystemExit):
         pipes.orders.check()
 
 
-def test_a_rest_ends_with_an_order(pipes: Pipes) -> None:
+def test_an_abort_ends_the_pause_of_a_throttled_round(pipes: Pipes) -> None:
     pipes.orders.current = 4
     pipes.send(encode(Abort(3)) + encode(Abort(4)))
     with pytest.raises(RoundAborted):
@@ -159,7 +161,7 @@ def test_orders_arrive_in_pieces(pipes: Pipes) -> None:
 
 # trap: kafkalite/broker/cleaner_process.py: Compaction holds up the reactor: it runs in a process of its own, which
 # needs little memory.
-def test_it_needs_little() -> None:
+def test_the_compactor_imports_no_reactor_no_zookeeper_and_no_codecs() -> None:
     """It runs beside every broker that compacts: no reactor, no ZooKeeper, no codecs before they are needed."""
     code = "import sys, kafkalite.broker.cleaner_process; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -196,7 +198,9 @@ def killed() -> Failure:
     return made
 
 
-class Told:
+class CleanerProcessFixture:
+    """The broker's side of a compactor, and what it reported."""
+
     def __init__(self) -> None:
         self.reports: list[Report] = []
         self.ended: list[str] = []
@@ -205,46 +209,46 @@ class Told:
 
 
 def test_reports_arrive_in_pieces() -> None:
-    told = Told()
+    fixture = CleanerProcessFixture()
     expected: list[Report] = [Cleaned(1, 0, 5, (0, 1), (".log",)), CleaningDone(1, 2), CleaningFailed(2, "why", 5)]
     for byte in b"".join(encode(report) for report in expected):
-        told.process.childDataReceived(1, bytes((byte,)))
-    assert told.reports == expected
+        fixture.process.childDataReceived(1, bytes((byte,)))
+    assert fixture.reports == expected
 
 
-def test_what_is_no_report_is_passed_over() -> None:
-    told = Told()
-    told.process.childDataReceived(1, b"hello\n" + encode(CleaningAborted(3)))
-    assert told.reports == [CleaningAborted(3)]
+def test_output_that_is_no_report_is_ignored() -> None:
+    fixture = CleanerProcessFixture()
+    fixture.process.childDataReceived(1, b"hello\n" + encode(CleaningAborted(3)))
+    assert fixture.reports == [CleaningAborted(3)]
 
 
-def test_orders_go_to_its_standard_input() -> None:
-    told = Told()
-    told.process.send(Abort(5))
-    assert told.transport.written == encode(Abort(5))
-    assert told.process.pid == 77
+def test_orders_are_written_to_the_compactors_standard_input() -> None:
+    fixture = CleanerProcessFixture()
+    fixture.process.send(Abort(5))
+    assert fixture.transport.written == encode(Abort(5))
+    assert fixture.process.pid == 77
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_one_that_was_closed_says_nothing_more(gone: bool) -> None:
-    told = Told()
-    told.transport.gone = gone
-    told.process.close()
-    told.process.childDataReceived(1, encode(CleaningAborted(3)))
-    told.process.processEnded(killed())
-    assert (told.reports, told.ended) == ([], [])
-    assert told.transport.signals == ([] if gone else ["KILL"])
+def test_a_closed_compactor_reports_nothing_more(gone: bool) -> None:
+    fixture = CleanerProcessFixture()
+    fixture.transport.gone = gone
+    fixture.process.close()
+    fixture.process.childDataReceived(1, encode(CleaningAborted(3)))
+    fixture.process.processEnded(killed())
+    assert (fixture.reports, fixture.ended) == ([], [])
+    assert fixture.transport.signals == ([] if gone else ["KILL"])
 
 
-def test_one_that_dies_says_so_once() -> None:
-    told = Told()
-    told.process.processEnded(killed())
-    told.process.processEnded(killed())
-    assert len(told.ended) == 1
-    assert "signal 9" in told.ended[0]
+def test_the_death_of_a_compactor_is_reported_once() -> None:
+    fixture = CleanerProcessFixture()
+    fixture.process.processEnded(killed())
+    fixture.process.processEnded(killed())
+    assert len(fixture.ended) == 1
+    assert "signal 9" in fixture.ended[0]
 
 
-def test_no_other_child_holds_its_pipes() -> None:
+def test_no_other_child_process_holds_the_compactors_pipes() -> None:
     """It is begun with its own three descriptors and nothing else, by this interpreter, of this package."""
     seen: dict[str, Any] = {}
 

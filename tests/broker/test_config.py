@@ -10,7 +10,6 @@ import pytest
 from kafkalite.broker.config import BROKER_CONFIGS, BrokerConfig
 from kafkalite.broker.config_keys import KNOWN_CONFIGS, is_known_elsewhere
 from kafkalite.broker.properties import parse_properties
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER
 from kafkalite.common.errors import ConfigError
 
 
@@ -28,6 +27,7 @@ def parse(**texts: str) -> BrokerConfig:
         ("a=x\\\\\nb=2", {"a": "x\\", "b": "2"}),
         ("a=\\u0041\\t\\:b", {"a": "A\t:b"}),
         ("a\\=b=c=d", {"a=b": "c=d"}),
+        ("a=\\ud834\\udd1e", {"a": "\U0001d11e"}),
         ("a", {"a": ""}),
         ("a=1\r\nb=2\ra=3", {"a": "3", "b": "2"}),
         ("a=value  ", {"a": "value  "}),
@@ -77,33 +77,29 @@ def test_both_encodings_are_read(tmp_path: Path, encoding: str) -> None:
     assert BrokerConfig.load(file).rack == "Zürich"
 
 
-# trap: kafkalite/broker/listeners.py: An unknown security protocol in `/brokers/ids` breaks old parsers: the control
-# plane's listener is registered as PLAINTEXT.
-def test_a_control_plane_listener_is_added_beside_the_first() -> None:
-    config = parse(listeners="PLAINTEXT://127.0.0.1:9092", advertised_listeners="PLAINTEXT://broker.example:19092")
-    assert [(e.listener, e.host, e.port) for e in config.listening.bound] == [
-        ("PLAINTEXT", "127.0.0.1", 9092),
-        (CONTROL_PLANE_LISTENER, "127.0.0.1", 0),
+def test_the_controllers_requests_come_on_the_listener_between_brokers() -> None:
+    listening = parse(
+        listeners="PLAINTEXT://127.0.0.1:9092", advertised_listeners="PLAINTEXT://broker.example:19092"
+    ).listening
+    assert [(e.listener, e.host, e.port) for e in listening.bound] == [("PLAINTEXT", "127.0.0.1", 9092)]
+    assert [(e.listener, e.security_protocol, e.host, e.port) for e in listening.reachable({"PLAINTEXT": 9092})] == [
+        ("PLAINTEXT", "PLAINTEXT", "broker.example", 19092)
     ]
-    endpoints = config.listening.reachable({"PLAINTEXT": 9092, CONTROL_PLANE_LISTENER: 40000})
-    assert [(e.listener, e.security_protocol, e.host, e.port) for e in endpoints] == [
-        ("PLAINTEXT", "PLAINTEXT", "broker.example", 19092),
-        (CONTROL_PLANE_LISTENER, "PLAINTEXT", "127.0.0.1", 40000),
-    ]
-    assert config.listening.inter_broker == "PLAINTEXT"
+    assert (listening.inter_broker, listening.control_plane) == ("PLAINTEXT", None)
 
 
-def test_a_control_plane_listener_may_be_configured() -> None:
-    config = parse(
-        listeners="INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0,CONTROLPLANE://127.0.0.1:9090",
-        listener_security_protocol_map="INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLPLANE:PLAINTEXT",
-        control_plane_listener_name="CONTROLPLANE",
+@pytest.mark.parametrize("name", ["CONTROLLER", "controller"])
+def test_the_control_plane_may_have_a_listener_of_its_own(name: str) -> None:
+    listening = parse(
+        listeners="INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0,CONTROLLER://127.0.0.1:9090",
+        listener_security_protocol_map="INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        control_plane_listener_name=name,
         inter_broker_listener_name="INTERNAL",
-    )
-    assert [e.port for e in config.listening.bound if e.listener == CONTROL_PLANE_LISTENER] == [9090]
-    assert config.listening.inter_broker == "INTERNAL"
-    ports = {"INTERNAL": 1, "EXTERNAL": 2, CONTROL_PLANE_LISTENER: 9090}
-    assert [e.port for e in config.listening.reachable(ports)] == [1, 2, 9090]
+    ).listening
+    assert (listening.inter_broker, listening.control_plane) == ("INTERNAL", "CONTROLLER")
+    assert sorted(listening.of_clients) == ["EXTERNAL", "INTERNAL"]
+    ports = {"INTERNAL": 1, "EXTERNAL": 2, "CONTROLLER": 9090}
+    assert [e.port for e in listening.reachable(ports)] == [1, 2, 9090]
 
 
 @pytest.mark.parametrize(
@@ -118,11 +114,12 @@ def test_a_control_plane_listener_may_be_configured() -> None:
         ({"listeners": "PLAINTEXT://h:70000"}, "listeners"),
         ({"listeners": "FOO://h:9092"}, "listener.security.protocol.map"),
         ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "each listener name once"),
-        ({"listeners": "SSL://h:1"}, "SSL is not served"),
-        ({"listeners": "CONTROLPLANE://h:1"}, "besides CONTROLPLANE"),
+        ({"listeners": "SASL_SSL://h:1"}, "security.inter.broker.protocol"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners"),
-        ({"control.plane.listener.name": "OTHER"}, "allowed is CONTROLPLANE"),
-        ({"control.plane.listener.name": "CONTROLPLANE"}, "control.plane.listener.name"),
+        ({"control.plane.listener.name": "OTHER"}, "control.plane.listener.name: allowed are the advertised listeners"),
+        ({"control.plane.listener.name": "PLAINTEXT"}, "allowed is another listener than that between brokers"),
+        ({"inter.broker.protocol.version": "latest"}, "inter.broker.protocol.version"),
+        ({"inter.broker.protocol.version": "4.0"}, "inter.broker.protocol.version"),
         ({"inter.broker.listener.name": "INTERNAL"}, "inter.broker.listener.name"),
         ({"compression.type": "brotli"}, "one of uncompressed, zstd"),
         ({"log.dirs": "/a,/a"}, "log.dirs"),
@@ -140,9 +137,19 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         BrokerConfig.load(tmp_path / "none")
 
 
+def test_unknown_names_are_for_an_authorizer_in_python(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        config = parse(authorizer_class_name="house_rules:Authorizer", house_friends="alice,bob")
+    assert config.texts["house.friends"] == "alice,bob"
+    assert [record.getMessage() for record in caplog.records if "house.friends" in record.getMessage()] == [
+        "No configurations of brokers, and given to the authorizer house_rules:Authorizer: house.friends"
+    ]
+    assert not any(record.levelno >= logging.WARNING for record in caplog.records)
+
+
 def test_unknown_names_are_warned_of_and_kafkas_others_are_not(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        parse(num_partitionz="3", offsets_topic_replication_factor="3", ssl_keystore_location="x")
+        parse(num_partitionz="3", offsets_topic_replication_factor="3")
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == ["Unknown configuration num.partitionz; it has no effect"]
     assert any("offsets.topic.replication.factor" in record.getMessage() for record in caplog.records)
@@ -150,7 +157,7 @@ def test_unknown_names_are_warned_of_and_kafkas_others_are_not(caplog: pytest.Lo
 
 @pytest.mark.parametrize(
     "name",
-    ["group.consumer.max.size", "transaction.state.log.min.isr", "sasl.enabled.mechanisms", "super.users"],
+    ["group.consumer.max.size", "transaction.state.log.min.isr", "sasl.kerberos.kinit.cmd", "super.users"],
 )
 def test_kafkas_other_keys_are_known(name: str) -> None:
     assert is_known_elsewhere(name)

@@ -57,7 +57,6 @@ class FencedBroker:
     def __init__(self) -> None:
         clock, metadata = ManualClock(), MetadataCache()
         logs = SimpleNamespace(
-            on_dir_failure=None,
             handle_failure=None,
             offline_dirs=(),
             logs={},
@@ -66,11 +65,21 @@ class FencedBroker:
         )
         nothing, epoch = cast("Any", None), BrokerEpoch()
         self.manager = ReplicaManager(
-            ReplicationConfig(1), cast("Any", logs), metadata, nothing, nothing, nothing, epoch, clock
+            ReplicationConfig(1),
+            cast("Any", logs),
+            metadata,
+            nothing,
+            nothing,
+            nothing,
+            nothing,
+            epoch,
+            clock,
+            lambda: None,
         )
-        self.plane = ControlPlane(metadata, self.manager, nothing, lambda _: None, epoch, clock.monotonic)
+        self.plane = ControlPlane(
+            metadata, self.manager, nothing, lambda _: None, epoch, clock.monotonic, self._carry_out, "PLAINTEXT"
+        )
         self.carried_out = 0
-        self.plane.on_request = self._carry_out
 
     def _carry_out(self) -> None:
         self.carried_out += 1
@@ -149,7 +158,9 @@ def answers(steps: str, controller_epoch: int, broker_epoch: int) -> tuple[Answe
         ("registered anew", CONTROLLER, NEXT, both(OK, OK), 3),
     ],
 )
-def test_by_epochs(steps: str, controller_epoch: int, broker_epoch: int, expected: Answers, carried_out: int) -> None:
+def test_a_request_is_carried_out_or_refused_by_its_epochs(
+    steps: str, controller_epoch: int, broker_epoch: int, expected: Answers, carried_out: int
+) -> None:
     assert answers(steps, controller_epoch, broker_epoch) == (expected, carried_out)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -19,12 +20,14 @@ from kafkalite.cluster.control import (
     UpdateMetadataRequest,
 )
 from kafkalite.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
-from kafkalite.cluster.model import Broker, LeaderAndIsr
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.tasks import deferred
+from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
+from kafkalite.network.request import ConnectionInfo
 from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.testing.clock import ManualClock
+from tests.support import Started
 
 OURS = 77
 STATE = LeaderAndIsr("t", 0, uuid.UUID(int=7), leader=1, leader_epoch=0, isr=(1,), controller_epoch=3, zk_version=0)
@@ -55,15 +58,17 @@ class Recorder:
 
 
 class Plane:
-    def __init__(self) -> None:
-        self.recorder = Recorder()
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        self.recorder = cast(Any, recorder or Recorder())
         self.metadata = MetadataCache()
         self.metadata.on_brokers.append(self.recorder.brokers_changed)
         self.news: list[Iterable[str]] = []
-        recorder = cast(Any, self.recorder)
         epoch = BrokerEpoch()
         epoch.registered(OURS, session=1, unclean_start=OURS)
-        self.plane = ControlPlane(self.metadata, recorder, recorder, self.news.append, epoch, lambda: 0.0)
+        nothing = lambda: None  # noqa: E731
+        self.plane = ControlPlane(
+            self.metadata, self.recorder, self.recorder, self.news.append, epoch, lambda: 0.0, nothing, "PLAINTEXT"
+        )
 
     def handle(self, request: ControlRequest) -> ErrorCode:
         answers: list[ControlResponse] = []
@@ -162,3 +167,90 @@ def test_controlled_shutdown_asks_again_until_nothing_is_led(
     clock.advance(11.0)
     assert outcome == [handed_over]
     assert channel.answers == []
+
+
+# Order
+
+HELD = LeaderAndIsrRequest(9, 3, OURS, (STATE,), ())
+
+
+class SlowRecorder(Recorder):
+    """Carries LeaderAndIsr out when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy: list[Future[ControlResponse]] = []
+
+    def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> Any:
+        self.seen.append(request)
+        self.busy.append(Future())
+        return self.busy[-1]
+
+
+def test_requests_of_one_connection_are_carried_out_one_after_the_other() -> None:
+    plane = Plane(SlowRecorder())
+    one, two = ConnectionInfo(1, "peer", "L"), ConnectionInfo(2, "peer", "L")
+    news = UpdateMetadataRequest(9, 3, OURS, (STATE,), ())
+    first = Started(plane.plane.carry_out(HELD, one))
+    second = Started(plane.plane.carry_out(news, one))
+    assert (first.done, second.done, plane.news) == (False, False, [])
+    assert Started(plane.plane.carry_out(ControlledShutdownRequest(1, 2), two)).result == OK
+    plane.recorder.busy[0].callback(OK)
+    assert (first.result, second.result, plane.news) == (OK, OK, [["t"]])
+    assert (one.is_of_controller, two.is_of_controller) == (True, False)
+
+
+def test_only_requests_that_pass_the_fences_show_that_a_connection_is_the_controllers() -> None:
+    plane = Plane()
+    for controller_epoch, broker_epoch, is_right in ((3, OURS - 1, False), (3, OURS, True), (2, OURS, False)):
+        connection = ConnectionInfo(1 + controller_epoch + broker_epoch, "peer", "L")
+        work = Started(plane.plane.carry_out(StopReplicaRequest(9, controller_epoch, broker_epoch, ()), connection))
+        assert work.done
+        assert connection.is_of_controller is is_right
+
+
+def test_a_request_that_fails_does_not_hold_up_the_next() -> None:
+    plane = Plane(SlowRecorder())
+    one = ConnectionInfo(1, "peer", "L")
+    first, second = (Started(plane.plane.carry_out(HELD, one)) for _ in range(2))
+    plane.recorder.busy[0].errback(RuntimeError("broken"))
+    with pytest.raises(RuntimeError, match="broken"):
+        _ = first.result
+    plane.recorder.busy[1].callback(OK)
+    assert second.result == OK
+
+
+def test_requests_that_wait_are_dropped_with_their_connection() -> None:
+    plane = Plane(SlowRecorder())
+    one = ConnectionInfo(1, "peer", "L")
+    for _ in range(2):
+        Started(plane.plane.carry_out(HELD, one))
+    assert one.waiting is not None
+    for call in one.waiting.values():
+        call()
+    plane.recorder.busy[0].callback(OK)
+    assert len(plane.recorder.seen) == 1
+
+
+# Brokers of other kinds
+
+
+def test_a_controller_that_names_no_broker_epochs_takes_none_away() -> None:
+    plane = Plane()
+    known = Broker(2, (Endpoint("L", "PLAINTEXT", "h", 1),), None, 55, 44)
+    plane.metadata.update_brokers({2: known})
+    moved = Broker(2, (Endpoint("L", "PLAINTEXT", "h", 2),))
+    plane.handle(UpdateMetadataRequest(9, 3, OURS, (), (moved, Broker(3, ()))))
+    assert plane.metadata.brokers == {2: replace(known, endpoints=moved.endpoints), 3: Broker(3, ())}
+
+
+def test_a_broker_with_the_control_plane_of_before_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    plane = Plane()
+    plane.metadata.on_brokers.append(plane.plane.brokers_changed)
+    old = Broker(2, (Endpoint("CONTROLPLANE", "PLAINTEXT", "h", 1),), None, 5)
+    plane.metadata.update_brokers({1: Broker(1, ()), 2: old})
+    plane.metadata.update_brokers({2: old})
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "broker 2 runs an earlier kafkalite" in caplog.text
+    plane.metadata.update_brokers({2: replace(old, epoch=6)})
+    assert len(caplog.records) == 2

@@ -43,7 +43,7 @@ class Channel:
 
 def metadata(controller: int) -> MetadataCache:
     cache = MetadataCache()
-    cache.update_brokers({2: Broker(2, (Endpoint("CONTROLPLANE", "PLAINTEXT", "localhost", 9093),))})
+    cache.update_brokers({2: Broker(2, (Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),))})
     cache.set_controller(controller)
     return cache
 
@@ -58,7 +58,7 @@ def metadata(controller: int) -> MetadataCache:
         ([], -1, 3 * BACKOFF, False, 0),
     ],
 )
-def test_hand_over(
+def test_leaderships_are_handed_over_by_repeated_requests_to_the_controller(
     answers: list[ControlResponse | Exception], controller: int, seconds: float, succeeds: bool, asked: int
 ) -> None:
     clock, channel = ManualClock(), Channel(*answers)
@@ -76,7 +76,7 @@ def test_hand_over(
     assert channel.sent == [(2, epoch) for epoch in range(7, 7 + asked)]
 
 
-def test_the_farewell_takes_its_time() -> None:
+def test_the_farewell_ends_after_its_time() -> None:
     clock, over = ManualClock(), list[None]()
     deferred(say_farewell(clock)).addCallback(over.append)
     clock.advance(FAREWELL - 0.01)

@@ -58,7 +58,7 @@ class OneAnswer:
         ("[::1]:3,b", [("::1", 3), ("b", 2181)]),
     ],
 )
-def test_addresses(hosts: str, expected: list[tuple[str, int]]) -> None:
+def test_a_connection_string_is_split_into_addresses(hosts: str, expected: list[tuple[str, int]]) -> None:
     assert addresses(hosts) == expected
 
 
@@ -70,7 +70,7 @@ def test_attaches_with_the_password_and_closes() -> None:
     assert close == struct.pack(">ii", 1, -11)
 
 
-def test_a_session_that_is_over_is_left_alone() -> None:
+def test_a_session_that_has_ended_is_not_closed() -> None:
     server = OneAnswer(0)
     assert close_session(server.address, 0x1234, PASSWORD, 6000)
     server.finish()
@@ -112,7 +112,7 @@ class Child:
 # not see the broker die.
 # trap: kafkalite/broker/guardian.py: The guardian has the credentials of an old session and could not end the new one:
 # it gets those of each session.
-def test_each_session_is_told_and_nobody_else_holds_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guardian_gets_each_session_and_no_other_process_holds_its_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     children: list[Child] = []
 
     def spawn(*arguments: Any, **options: Any) -> Child:
@@ -127,7 +127,7 @@ def test_each_session_is_told_and_nobody_else_holds_the_pipe(monkeypatch: pytest
     (child,) = children
     assert os.read(child.pipe, 1000) == MESSAGE.pack(1, 6000, PASSWORD) + MESSAGE.pack(2, 7000, PASSWORD[::-1])
     assert not os.get_inheritable(guardian._pipe)
-    # One that was killed is replaced, and the new one knows the session of now; the old pipe is gone.
+    # A killed guardian is replaced; the new one gets the current session, and the old pipe is closed.
     child.returncode = -9
     clock.advance(6)
     assert os.read(child.pipe, 1000) == b""

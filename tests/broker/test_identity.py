@@ -9,11 +9,11 @@ import pytest
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.broker.identity import choose_broker_id
 from kafkalite.common.errors import StartupError
-from kafkalite.common.tasks import deferred
-from kafkalite.log.file_system import OsFileSystem
+from kafkalite.log.file_system import FileSystem
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
 from kafkalite.zk.stores.brokers import BrokerStore
+from tests.support import run
 
 
 def choose(dirs: list[Path], broker_id: int | None) -> int:
@@ -21,12 +21,7 @@ def choose(dirs: list[Path], broker_id: int | None) -> int:
     if broker_id is not None:
         texts["broker.id"] = str(broker_id)
     store = BrokerStore(MemoryZooKeeper().client(), ManualClock())
-    outcome: list[int | Exception] = []
-    work = deferred(choose_broker_id(BrokerConfig.parse(texts), OsFileSystem(), store))
-    work.addCallbacks(outcome.append, lambda failure: outcome.append(failure.value))
-    if isinstance(outcome[0], Exception):
-        raise outcome[0]
-    return outcome[0]
+    return run(choose_broker_id(BrokerConfig.parse(texts), FileSystem(), store))
 
 
 def remember(path: Path, broker_id: int) -> Path:

@@ -8,10 +8,11 @@ from kafkalite.broker.config_keys import BROKER_CONFIGS
 from kafkalite.broker.listeners import check_listeners
 from kafkalite.common.errors import ConfigError
 
-PROTOCOLS = "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT,SECURE:SSL,CONTROLPLANE:PLAINTEXT"
+PROTOCOLS = "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT"
 PRESENT = {
     **BROKER_CONFIGS.defaults(),
-    "listeners": "PLAINTEXT://h:1,OTHER://h:2,CONTROLPLANE://h:3",
+    "listeners": "PLAINTEXT://h:1,OTHER://h:2,CONTROLLER://h:3",
+    "control.plane.listener.name": "CONTROLLER",
     "listener.security.protocol.map": f"{PROTOCOLS},OTHER:PLAINTEXT",
 }
 
@@ -20,10 +21,10 @@ PRESENT = {
     "changes",
     [
         {},
-        {"listeners": "PLAINTEXT://h:1,EXTRA://h:4,CONTROLPLANE://h:3"},
-        {"listeners": "PLAINTEXT://h:5,CONTROLPLANE://h:3"},
-        {"listeners": "PLAINTEXT://h:1"},
-        {"advertised.listeners": "PLAINTEXT://public:9"},
+        {"listeners": "PLAINTEXT://h:1,EXTRA://h:4,CONTROLLER://h:3"},
+        {"listeners": "PLAINTEXT://h:1,SECURE://h:4,CONTROLLER://h:3"},
+        {"listeners": "PLAINTEXT://h:5,CONTROLLER://h:3"},
+        {"advertised.listeners": "PLAINTEXT://public:9,CONTROLLER://h:3"},
     ],
 )
 def test_changes_that_are_taken(changes: dict[str, str]) -> None:
@@ -34,11 +35,13 @@ def test_changes_that_are_taken(changes: dict[str, str]) -> None:
     ("changes", "message"),
     [
         ({"listeners": "PLAINTEXT://h:1,UNKNOWN://h:4"}, "listener.security.protocol.map"),
-        ({"listeners": "PLAINTEXT://h:1,SECURE://h:4"}, "SSL is not served"),
-        ({"listeners": "OTHER://h:2,CONTROLPLANE://h:3"}, "it is PLAINTEXT, and would be OTHER"),
-        ({"listeners": "PLAINTEXT://h:1,CONTROLPLANE://h:9"}, "CONTROLPLANE cannot be changed"),
+        ({"listeners": "OTHER://h:2,CONTROLLER://h:3"}, "it is PLAINTEXT, and would be OTHER"),
+        ({"listeners": "PLAINTEXT://h:1,CONTROLLER://h:9"}, "CONTROLLER cannot be changed"),
+        ({"listeners": "PLAINTEXT://h:1"}, "control.plane.listener.name"),
+        ({"advertised.listeners": "PLAINTEXT://h:1,CONTROLLER://public:3"}, "CONTROLLER cannot be changed"),
+        ({"advertised.listeners": "PLAINTEXT://public:9"}, "control.plane.listener.name"),
         ({"advertised.listeners": "EXTRA://public:9"}, "allowed are the names in listeners"),
-        ({"listener.security.protocol.map": f"{PROTOCOLS},OTHER:SSL"}, "SSL is not served"),
+        ({"listener.security.protocol.map": f"{PROTOCOLS},OTHER:SSL"}, "cannot be updated for existing listener OTHER"),
         ({"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}, "OTHER"),
     ],
 )
@@ -47,5 +50,5 @@ def test_changes_that_are_refused(changes: dict[str, str], message: str) -> None
         check_listeners(PRESENT, {**PRESENT, **changes})
 
 
-def test_whatever_is_right_may_follow_what_was_wrong() -> None:
+def test_valid_listeners_may_replace_invalid_ones() -> None:
     check_listeners({**PRESENT, "listeners": "nonsense"}, PRESENT)

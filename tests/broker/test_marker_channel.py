@@ -1,4 +1,4 @@
-"""Markers on their way: the request, the answer, a connection that breaks and is opened anew."""
+"""Markers on the wire: the request, the answer, a connection that breaks and is opened again."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 from kafkalite.broker.marker_channel import BrokerMarkerChannel
 from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.tasks import Future, deferred, spawn
+from kafkalite.common.tasks import Future, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.transaction.values import TransactionMarker
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import decode_request, encode_response, response_class
+from kafkalite.protocol.codec import decode_request, encode_response
+from tests.support import run
 
 BROKER = Broker(2, ())
 MARKERS = (
@@ -38,8 +40,9 @@ class FakeConnection:
         if self.broken:
             raise ConnectionResetError("gone")
         request = decode_request(ApiKey(api_key), version, memoryview(body))
+        assert isinstance(request, messages.WriteTxnMarkersRequest)
         self.requests.append(request)
-        kind = response_class(ApiKey.WRITE_TXN_MARKERS)
+        kind = messages.WriteTxnMarkersResponse
         marker_kind = kind.WritableTxnMarkerResult
         topic_kind = marker_kind.WritableTxnMarkerTopicResult
         markers = [
@@ -71,7 +74,7 @@ class FakeConnection:
 
 
 class PendingConnection:
-    """Never answers; what is under way fails when it is closed."""
+    """Never answers; outstanding requests fail when it is closed."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -102,15 +105,6 @@ class Opened:
         return self.connections[-1]
 
 
-def run(work: Awaitable[Any]) -> Any:
-    results: list[Any] = []
-    deferred(work).addBoth(results.append)
-    [result] = results
-    if hasattr(result, "raiseException"):
-        result.raiseException()
-    return result
-
-
 def test_markers_are_sent_and_answers_come_by_producer_and_partition() -> None:
     opened = Opened()
     channel = BrokerMarkerChannel(opened, 1.0)
@@ -136,7 +130,7 @@ def test_markers_are_sent_and_answers_come_by_producer_and_partition() -> None:
     assert connection.closed
 
 
-def test_a_connection_that_broke_is_opened_anew() -> None:
+def test_a_broken_connection_is_opened_again() -> None:
     opened = Opened(broken=1)
     channel = BrokerMarkerChannel(opened, 1.0)
     with pytest.raises(ConnectionResetError):
@@ -146,7 +140,7 @@ def test_a_connection_that_broke_is_opened_anew() -> None:
     assert len(opened.connections) == 2
 
 
-def test_a_request_under_way_when_all_is_closed_fails_alone() -> None:
+def test_only_the_outstanding_request_fails_when_all_is_closed() -> None:
     """It takes its own connection out of the table, in the middle of the closing."""
     opened: list[PendingConnection] = []
 

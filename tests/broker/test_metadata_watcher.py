@@ -1,4 +1,4 @@
-"""A broker's picture of the cluster follows ZooKeeper by itself, whatever the controller sends or does not send."""
+"""A broker's metadata cache follows ZooKeeper without any request of the controller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTITION = TopicPartition("t", 0)
 
 
 class RecordingSink:
-    """Notes what replication would be told."""
+    """Records the states and deletions that replication would get."""
 
     def __init__(self) -> None:
         self.states: list[LeaderAndIsr] = []
@@ -45,8 +45,8 @@ class RecordingSink:
         self.broker_changes += 1
 
 
-class World:
-    """A ZooKeeper, somebody who writes to it, and the watcher of a broker."""
+class MetadataWatcherFixture:
+    """A ZooKeeper, a client that writes to it, and the metadata watcher of a broker."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -81,195 +81,197 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    made = World()
+def fixture() -> MetadataWatcherFixture:
+    made = MetadataWatcherFixture()
     deferred(ensure(made.writer, "/brokers/topics"))
     return made
 
 
-def test_start_reads_everything(world: World) -> None:
-    world.register(1)
-    world.topic(FIRST, 1, 2)
-    world.state(1, 0, 1, 2)
-    deferred(world.watcher.start())
-    assert sorted(world.cache.brokers) == [1]
-    assert world.leader() == 1
-    assert world.cache.topic_id("t") == FIRST
-    assert [state.isr for state in world.sink.states] == [(1, 2)]
+def test_start_reads_everything(fixture: MetadataWatcherFixture) -> None:
+    fixture.register(1)
+    fixture.topic(FIRST, 1, 2)
+    fixture.state(1, 0, 1, 2)
+    deferred(fixture.watcher.start())
+    assert sorted(fixture.cache.brokers) == [1]
+    assert fixture.leader() == 1
+    assert fixture.cache.topic_id("t") == FIRST
+    assert [state.isr for state in fixture.sink.states] == [(1, 2)]
 
 
 @pytest.mark.parametrize("path", ["/brokers/ids", "/brokers/topics", topic_path("t"), state_path(PARTITION)])
-def test_a_start_that_a_lost_connection_cut_short_is_made_good_by_another(world: World, path: str) -> None:
-    world.register(1)
-    world.topic(FIRST, 1, 2)
-    world.state(1, 0, 1, 2)
+def test_a_start_that_a_lost_connection_interrupted_is_repeated(fixture: MetadataWatcherFixture, path: str) -> None:
+    fixture.register(1)
+    fixture.topic(FIRST, 1, 2)
+    fixture.state(1, 0, 1, 2)
 
     def cut(_name: str, read: str) -> None:
         if read == path:
-            world.client.before = None
-            world.client.lose_connection()
+            fixture.client.before = None
+            fixture.client.lose_connection()
 
-    world.client.before = cut
+    fixture.client.before = cut
     failures: list[Failure] = []
-    deferred(world.watcher.start()).addErrback(failures.append)
+    deferred(fixture.watcher.start()).addErrback(failures.append)
     assert isinstance(failures[0].value, ConnectionLostError)
-    world.client.reconnect()
-    deferred(world.watcher.start())
-    assert sorted(world.cache.brokers) == [1]
-    assert world.leader() == 1
-    world.state(2, 1, 2)
-    world.clock.advance(PACE)
-    assert world.leader() == 2, "it is watched"
+    fixture.client.reconnect()
+    deferred(fixture.watcher.start())
+    assert sorted(fixture.cache.brokers) == [1]
+    assert fixture.leader() == 1
+    fixture.state(2, 1, 2)
+    fixture.clock.advance(PACE)
+    assert fixture.leader() == 2, "it is watched"
 
 
-def test_a_new_topic_is_seen_although_its_state_is_written_later(world: World) -> None:
-    deferred(world.watcher.start())
-    world.topic(FIRST, 1)
-    world.clock.advance(PACE)
-    assert world.leader() is None
-    world.state(1, 0, 1)
-    world.clock.advance(PACE)
-    assert world.leader() == 1
+def test_a_new_topic_is_seen_although_its_state_is_written_later(fixture: MetadataWatcherFixture) -> None:
+    deferred(fixture.watcher.start())
+    fixture.topic(FIRST, 1)
+    fixture.clock.advance(PACE)
+    assert fixture.leader() is None
+    fixture.state(1, 0, 1)
+    fixture.clock.advance(PACE)
+    assert fixture.leader() == 1
 
 
 # trap: kafkalite/broker/metadata_watcher.py: With thousands of watches an event is missed: an event only invalidates;
 # the next pass reads and arms the watch again.
-def test_each_of_many_leader_changes_is_seen(world: World) -> None:
-    world.topic(FIRST, 1, 2)
-    world.state(1, 0, 1, 2)
-    deferred(world.watcher.start())
+def test_each_of_many_leader_changes_is_seen(fixture: MetadataWatcherFixture) -> None:
+    fixture.topic(FIRST, 1, 2)
+    fixture.state(1, 0, 1, 2)
+    deferred(fixture.watcher.start())
     for epoch in range(1, 21):
-        world.state(1 + epoch % 2, epoch, 1, 2)
-        world.clock.advance(PACE)
-        assert world.leader() == 1 + epoch % 2, f"leader epoch {epoch}"
+        fixture.state(1 + epoch % 2, epoch, 1, 2)
+        fixture.clock.advance(PACE)
+        assert fixture.leader() == 1 + epoch % 2, f"leader epoch {epoch}"
 
 
 # trap: kafkalite/broker/metadata_watcher.py: Every leader change would be read twice: states that the controller's
 # requests cover are not read as well.
-def test_states_are_not_read_while_the_controller_speaks(world: World) -> None:
-    world.topic(FIRST, 1, 2)
-    world.state(1, 0, 1, 2)
-    deferred(world.watcher.start())
-    world.client.requests = 0
+def test_states_are_not_read_while_the_controller_speaks(fixture: MetadataWatcherFixture) -> None:
+    fixture.topic(FIRST, 1, 2)
+    fixture.state(1, 0, 1, 2)
+    deferred(fixture.watcher.start())
+    fixture.client.requests = 0
     for epoch in range(1, 11):
-        world.watcher.controller_spoke()
-        world.state(2, epoch, 1, 2)
-        world.clock.advance(PACE)
-    assert world.client.requests == 0
-    world.clock.advance(CALM)
-    assert world.client.requests == 1
-    assert world.leader() == 2
-    world.state(1, 11, 1, 2)
-    world.clock.advance(PACE)
-    assert world.leader() == 1, "afterwards there is no delay"
+        fixture.watcher.controller_spoke()
+        fixture.state(2, epoch, 1, 2)
+        fixture.clock.advance(PACE)
+    assert fixture.client.requests == 0
+    fixture.clock.advance(CALM)
+    assert fixture.client.requests == 1
+    assert fixture.leader() == 2
+    fixture.state(1, 11, 1, 2)
+    fixture.clock.advance(PACE)
+    assert fixture.leader() == 1, "afterwards there is no delay"
 
 
-def test_a_controller_that_never_pauses_does_not_blind(world: World) -> None:
-    world.topic(FIRST, 1, 2)
-    world.state(1, 0, 1, 2)
-    deferred(world.watcher.start())
-    world.state(2, 1, 1, 2)
+def test_a_controller_that_never_pauses_does_not_stop_the_reads_of_states(fixture: MetadataWatcherFixture) -> None:
+    fixture.topic(FIRST, 1, 2)
+    fixture.state(1, 0, 1, 2)
+    deferred(fixture.watcher.start())
+    fixture.state(2, 1, 1, 2)
     for _ in range(int((PATIENCE + PACE) / 0.01) + 1):
-        world.watcher.controller_spoke()
-        world.clock.advance(0.01)
-    assert world.leader() == 2
+        fixture.watcher.controller_spoke()
+        fixture.clock.advance(0.01)
+    assert fixture.leader() == 2
 
 
-def test_a_broker_that_goes_is_noticed(world: World) -> None:
-    gone = world.register(1)
-    world.register(2)
-    deferred(world.watcher.start())
+def test_a_broker_that_goes_is_noticed(fixture: MetadataWatcherFixture) -> None:
+    gone = fixture.register(1)
+    fixture.register(2)
+    deferred(fixture.watcher.start())
     gone.expire_session()
-    world.clock.advance(PACE)
-    assert sorted(world.cache.brokers) == [2]
-    assert world.sink.broker_changes == 2
+    fixture.clock.advance(PACE)
+    assert sorted(fixture.cache.brokers) == [2]
+    assert fixture.sink.broker_changes == 2
 
 
-def test_a_broker_that_moves_is_noticed(world: World) -> None:
-    """Its znode is written anew, in the same session."""
-    broker = world.register(1)
-    deferred(world.watcher.start())
+def test_a_broker_that_moves_is_noticed(fixture: MetadataWatcherFixture) -> None:
+    """Its znode is rewritten in the same session."""
+    broker = fixture.register(1)
+    deferred(fixture.watcher.start())
     moved = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "elsewhere", 9),))
     for times in (1, 2):
         deferred(broker.set("/brokers/ids/1", encode_broker(moved, times)))
-        world.clock.advance(PACE)
-        endpoint = world.cache.brokers[1].endpoint("PLAINTEXT")
+        fixture.clock.advance(PACE)
+        endpoint = fixture.cache.brokers[1].endpoint("PLAINTEXT")
         assert endpoint is not None and endpoint.host == "elsewhere"
-        assert world.sink.broker_changes == 2, "written a second time it says nothing new"
+        assert fixture.sink.broker_changes == 2, "written a second time it says nothing new"
 
 
 @pytest.mark.parametrize("requests", range(1, 4))
-def test_a_pass_that_fails_midway_is_made_good(world: World, requests: int) -> None:
+def test_a_pass_that_fails_midway_is_repeated(fixture: MetadataWatcherFixture, requests: int) -> None:
     """Whichever request is the first to be lost: nothing stays unread, and no watch stays unset."""
-    deferred(world.watcher.start())
-    world.topic(FIRST, 1, 2)
-    world.state(1, 0, 1, 2)
+    deferred(fixture.watcher.start())
+    fixture.topic(FIRST, 1, 2)
+    fixture.state(1, 0, 1, 2)
     left = requests
 
     def lose_one() -> None:
         nonlocal left
         left -= 1
         if left == 0:
-            world.client.lose_connection()
+            fixture.client.lose_connection()
 
-    world.client.before = lambda *_: lose_one()
-    world.clock.advance(PACE)
-    world.client.reconnect()
-    world.clock.advance(RETRY)
-    world.clock.advance(PACE)
-    assert world.leader() == 1
-    world.state(2, 1, 1, 2)
-    world.clock.advance(PACE)
-    assert world.leader() == 2
+    fixture.client.before = lambda *_: lose_one()
+    fixture.clock.advance(PACE)
+    fixture.client.reconnect()
+    fixture.clock.advance(RETRY)
+    fixture.clock.advance(PACE)
+    assert fixture.leader() == 1
+    fixture.state(2, 1, 1, 2)
+    fixture.clock.advance(PACE)
+    assert fixture.leader() == 2
 
 
 # trap: kafkalite/broker/metadata_watcher.py: A burst of watch events would be a burst of passes: it is one pass.
-def test_a_burst_of_events_is_one_pass(world: World) -> None:
-    world.topic(FIRST, 1, 2)
-    world.state(1, 0, 1, 2)
-    deferred(world.watcher.start())
-    world.sink.states.clear()
-    world.state(2, 1, 1, 2)
-    world.state(1, 2, 1, 2)
-    world.state(2, 3, 1, 2)
-    world.clock.advance(PACE)
-    assert [state.leader_epoch for state in world.sink.states] == [3]
+def test_a_burst_of_events_is_one_pass(fixture: MetadataWatcherFixture) -> None:
+    fixture.topic(FIRST, 1, 2)
+    fixture.state(1, 0, 1, 2)
+    deferred(fixture.watcher.start())
+    fixture.sink.states.clear()
+    fixture.state(2, 1, 1, 2)
+    fixture.state(1, 2, 1, 2)
+    fixture.state(2, 3, 1, 2)
+    fixture.clock.advance(PACE)
+    assert [state.leader_epoch for state in fixture.sink.states] == [3]
 
 
-def test_a_reassignment_is_handed_on(world: World) -> None:
-    world.topic(FIRST, 1, 2)
-    world.state(1, 0, 1, 2)
-    deferred(world.watcher.start())
-    world.topic(FIRST, 1, 2, 3)
-    world.clock.advance(PACE)
-    assert world.sink.states[-1].replicas == (1, 2, 3)
+def test_a_reassignment_is_handed_on(fixture: MetadataWatcherFixture) -> None:
+    fixture.topic(FIRST, 1, 2)
+    fixture.state(1, 0, 1, 2)
+    deferred(fixture.watcher.start())
+    fixture.topic(FIRST, 1, 2, 3)
+    fixture.clock.advance(PACE)
+    assert fixture.sink.states[-1].replicas == (1, 2, 3)
 
 
-def test_a_deleted_topic_is_forgotten_and_its_successor_starts_anew(world: World) -> None:
-    world.topic(FIRST, 1)
-    world.state(1, 7, 1)
-    deferred(world.watcher.start())
+def test_a_deleted_topic_is_forgotten_and_its_successor_starts_fresh(fixture: MetadataWatcherFixture) -> None:
+    fixture.topic(FIRST, 1)
+    fixture.state(1, 7, 1)
+    deferred(fixture.watcher.start())
     for path in (
         state_path(PARTITION),
         "/brokers/topics/t/partitions/0",
         "/brokers/topics/t/partitions",
         topic_path("t"),
     ):
-        deferred(world.writer.delete(path))
-    world.clock.advance(PACE)
-    assert world.sink.deleted == {"t": FIRST}
-    assert world.leader() is None
-    world.topic(SECOND, 1)
-    world.state(1, 0, 1)
-    world.clock.advance(PACE)
-    assert world.cache.topic_id("t") == SECOND
-    assert world.sink.states[-1].topic_id == SECOND
-    assert world.sink.states[-1].leader_epoch == 0
+        deferred(fixture.writer.delete(path))
+    fixture.clock.advance(PACE)
+    assert fixture.sink.deleted == {"t": FIRST}
+    assert fixture.leader() is None
+    fixture.topic(SECOND, 1)
+    fixture.state(1, 0, 1)
+    fixture.clock.advance(PACE)
+    assert fixture.cache.topic_id("t") == SECOND
+    assert fixture.sink.states[-1].topic_id == SECOND
+    assert fixture.sink.states[-1].leader_epoch == 0
 
 
 # trap: kafkalite/broker/metadata_watcher.py: A listing of topics is older than the controller's request, and a new
 # topic is taken for deleted.
-def test_topic_that_a_listing_is_too_old_for_is_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_newer_than_the_listing_is_kept(
+    fixture: MetadataWatcherFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The controller tells of a new topic while a broker that is far from ZooKeeper waits for a listing."""
     listings = [["older"]]
     names = TopicStore.names
@@ -279,47 +281,47 @@ def test_topic_that_a_listing_is_too_old_for_is_kept(world: World, monkeypatch: 
         return listings.pop() if listings else current
 
     monkeypatch.setattr(TopicStore, "names", stale_names)
-    world.topic(FIRST, 1)
-    world.state(1, 0, 1)
-    world.cache.apply([LeaderAndIsr("t", 0, FIRST, 1, 0, (1,), 1)])
-    deferred(world.watcher.start())
-    assert world.sink.deleted == {}
-    assert world.leader() == 1
-    world.state(2, 1, 2)
-    world.clock.advance(PACE)
-    assert world.leader() == 2
+    fixture.topic(FIRST, 1)
+    fixture.state(1, 0, 1)
+    fixture.cache.apply([LeaderAndIsr("t", 0, FIRST, 1, 0, (1,), 1)])
+    deferred(fixture.watcher.start())
+    assert fixture.sink.deleted == {}
+    assert fixture.leader() == 1
+    fixture.state(2, 1, 2)
+    fixture.clock.advance(PACE)
+    assert fixture.leader() == 2
 
 
 # trap: kafkalite/broker/metadata_watcher.py: A lost connection drops every one-shot watch and reports each of them: the
 # broker reads everything again in one paced pass.
-def test_changes_during_a_lost_connection_are_read_afterwards(world: World) -> None:
-    world.topic(FIRST, 1, 2)
-    world.state(1, 0, 1, 2)
-    deferred(world.watcher.start())
-    world.client.lose_connection()
-    world.state(2, 1, 2)
-    world.clock.advance(1.0)
-    assert world.leader() == 1
-    world.client.reconnect()
-    world.clock.advance(RETRY + PACE)
-    assert world.leader() == 2
+def test_changes_during_a_lost_connection_are_read_afterwards(fixture: MetadataWatcherFixture) -> None:
+    fixture.topic(FIRST, 1, 2)
+    fixture.state(1, 0, 1, 2)
+    deferred(fixture.watcher.start())
+    fixture.client.lose_connection()
+    fixture.state(2, 1, 2)
+    fixture.clock.advance(1.0)
+    assert fixture.leader() == 1
+    fixture.client.reconnect()
+    fixture.clock.advance(RETRY + PACE)
+    assert fixture.leader() == 2
 
 
-def test_a_malformed_znode_hides_nothing_else(world: World) -> None:
-    world.topic(FIRST, 1)
-    world.state(1, 0, 1)
-    world.write(topic_path("broken"), b"{")
-    deferred(world.watcher.start())
-    assert world.leader() == 1
+def test_a_malformed_znode_hides_nothing_else(fixture: MetadataWatcherFixture) -> None:
+    fixture.topic(FIRST, 1)
+    fixture.state(1, 0, 1)
+    fixture.write(topic_path("broken"), b"{")
+    deferred(fixture.watcher.start())
+    assert fixture.leader() == 1
 
 
-def test_a_topic_that_waits_for_its_deletion_does_not_come_back(world: World) -> None:
-    world.topic(FIRST, 1)
-    world.state(1, 0, 1)
-    deferred(world.watcher.start())
-    world.cache.remove_topics(["t"])
-    world.sink.states.clear()
-    world.state(1, 1, 1)
-    world.clock.advance(PACE)
-    assert world.sink.states == []
-    assert world.leader() is None
+def test_a_topic_that_waits_for_its_deletion_does_not_come_back(fixture: MetadataWatcherFixture) -> None:
+    fixture.topic(FIRST, 1)
+    fixture.state(1, 0, 1)
+    deferred(fixture.watcher.start())
+    fixture.cache.remove_topics(["t"])
+    fixture.sink.states.clear()
+    fixture.state(1, 1, 1)
+    fixture.clock.advance(PACE)
+    assert fixture.sink.states == []
+    assert fixture.leader() is None

@@ -28,7 +28,7 @@ POOLS = (
         (17, "value should not be greater than double the current value 8"),
     ],
 )
-def test_pools(name: str, wanted: int, refusal: str | None) -> None:
+def test_a_pool_of_threads_changes_by_at_most_a_factor_of_two(name: str, wanted: int, refusal: str | None) -> None:
     check(name, wanted, f"Dynamic thread count update validation failed for {name}={wanted}, {refusal}", refusal)
 
 
@@ -42,7 +42,7 @@ def test_pools(name: str, wanted: int, refusal: str | None) -> None:
         (17, "Log cleaner threads cannot be increased to more than double the current value 8"),
     ],
 )
-def test_cleaners(wanted: int, refusal: str | None) -> None:
+def test_the_number_of_compactors_changes_by_at_most_a_factor_of_two(wanted: int, refusal: str | None) -> None:
     check("log.cleaner.threads", wanted, refusal or "", refusal)
 
 

@@ -21,7 +21,7 @@ from kafkalite.testing.clock import ManualClock
         pytest.param([(i, 0) for i in range(1, 9)] + [(9, 1)] + [(i, 1) for i in range(10, 18)], [8, 17], id="twice"),
     ],
 )
-def test_hang_detector(looks: list[tuple[int, int]], fires: list[int]) -> None:
+def test_the_hang_detector_fires_when_the_heartbeats_stop(looks: list[tuple[int, int]], fires: list[int]) -> None:
     detector = HangDetector(8.0, 0.0)
     assert [now for now, beats in looks if detector.look(now, beats)] == fires
 
@@ -44,7 +44,7 @@ def test_a_hung_clock_gives_the_session_up_with_its_credentials() -> None:
     assert seen[0] == ("h:1", 7, b"p" * 16, 40)
 
 
-def test_it_insists() -> None:
+def test_the_watchdog_repeats_until_the_session_is_closed() -> None:
     """The hung broker's own ZooKeeper thread can take the session back before it is closed."""
     outcomes = [False, False, True]
     last = threading.Event()

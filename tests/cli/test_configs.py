@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from kafkalite.cli.configs import describe, entity, parse_config_list, print_entries
+from kafkalite.cli.clients import ConfigDescription, ConfigSynonym
+from kafkalite.cli.configs import describe, entities, entity, parse_config_list, print_entries
 from kafkalite.cli.main import UsageError
 
 from .helpers import Admin, parse
@@ -25,12 +24,24 @@ from .helpers import Admin, parse
     ],
 )
 def test_entities(flags: tuple[str, ...], expected: tuple[str, str | None]) -> None:
-    assert entity(parse("configs", "--describe", *flags)) == expected
+    assert entity(entities(parse("configs", "--describe", *flags))) == expected
 
 
 def test_topics_have_no_default() -> None:
-    with pytest.raises(UsageError, match="only brokers"):
-        entity(parse("configs", "--describe", "--entity-type", "topics", "--entity-default"))
+    with pytest.raises(UsageError, match="have no default"):
+        entity(entities(parse("configs", "--describe", "--entity-type", "topics", "--entity-default")))
+
+
+def test_the_loggers_of_all_brokers_cannot_be_described_at_once() -> None:
+    args = parse("configs", "--describe", "--entity-type", "broker-loggers")
+    with pytest.raises(UsageError, match="needs --entity-name"):
+        describe(Admin(), args, *entity(entities(args)))
+
+
+@pytest.mark.parametrize("flags", [(), ("--entity-name", "x"), ("--entity-type", "topics", "--broker", "1")])
+def test_flags_that_name_no_entity(flags: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError):
+        entity(entities(parse("configs", "--describe", *flags)))
 
 
 @pytest.mark.parametrize(
@@ -51,12 +62,14 @@ def test_a_value_without_a_name() -> None:
         parse_config_list("a=1,b")
 
 
-def entry(value: str | None, source: str, **more: Any) -> dict[str, Any]:
-    return {"value": value, "config_source": source, "is_sensitive": False, "synonyms": [], **more}
+def entry(
+    value: str | None, source: str, synonyms: list[ConfigSynonym] | None = None, *, is_sensitive: bool = False
+) -> ConfigDescription:
+    return {"value": value, "config_source": source, "is_sensitive": is_sensitive, "synonyms": synonyms}
 
 
 def test_shown_as_kafka_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
-    synonyms = [
+    synonyms: list[ConfigSynonym] = [
         {"source": "DYNAMIC_TOPIC_CONFIG", "name": "retention.ms", "value": "5"},
         {"source": "DEFAULT_CONFIG", "name": "log.retention.ms", "value": None},
     ]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkalite.cli import demo, demo_pipeline
 from kafkalite.cli.demo import Scene, judge
 from kafkalite.cli.demo_group import all_read, shared_by
 from kafkalite.cli.flight_reader import ENTRY, entry
 from kafkalite.cli.flights import PARTITIONS, Ledger
 from kafkalite.cli.groups_view import GroupView, MemberView
+from kafkalite.cli.main import build_parser
 from kafkalite.common.types import TopicPartition
+from kafkalite.embedded import cluster, dashboard
 
 ROWS = 30
 
@@ -120,3 +126,58 @@ def test_members_that_share_the_topic(seen: GroupView, shared: bool) -> None:
 )
 def test_no_lag(seen: GroupView, done: bool) -> None:
     assert all_read(seen) is done
+
+
+class FakeProcess:
+    """A cluster or a dashboard of which only its steps are seen."""
+
+    address = bootstrap = zookeeper = "http://127.0.0.1:8080/"
+    directory = Path()
+
+    def __init__(self, name: str, steps: list[str]) -> None:
+        self._name = name
+        self._steps = steps
+
+    def start(self, *_: object) -> FakeProcess:
+        self._steps.append(f"{self._name} starts")
+        return self
+
+    def stop(self) -> None:
+        self._steps.append(f"{self._name} stops")
+
+
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *flags: str) -> list[str]:
+    """What the demo does and says, in its order."""
+    steps: list[str] = []
+
+    def interrupted(_: threading.Event, timeout: float | None = None) -> None:  # noqa: ARG001
+        steps.append("waits")
+        raise KeyboardInterrupt
+
+    def plays(*_: object) -> bool:
+        steps.append("plays")
+        return True
+
+    monkeypatch.setattr(cluster, "LocalCluster", lambda *_, **__: FakeProcess("cluster", steps))
+    monkeypatch.setattr(dashboard, "DashboardProcess", FakeProcess("page", steps))
+    monkeypatch.setattr(demo, "play", plays)
+    monkeypatch.setattr(demo_pipeline, "play", lambda *_: True)
+    monkeypatch.setattr(demo, "say", lambda text, **_: steps.append(text))
+    monkeypatch.setattr(threading.Event, "wait", interrupted)
+    assert demo.run(build_parser("demo").parse_args(["demo", "--records", "1", "--dir", str(tmp_path), *flags])) == 0
+    return steps
+
+
+def test_the_page_is_named_before_the_play_and_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    steps = told(monkeypatch, tmp_path)
+    named = [number for number, step in enumerate(steps) if "at http://127.0.0.1:8080/" in step and "page" in step]
+    assert steps.index("   watch it live at http://127.0.0.1:8080/") < steps.index("plays") < named[-1]
+    assert named[-1] < steps.index("page stops") < steps.index("cluster stops")
+    assert "waits" not in steps
+
+
+def test_cluster_and_page_stay_when_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    steps = told(monkeypatch, tmp_path, "--stay")
+    order = ["plays", "   cluster and dashboard go on at http://127.0.0.1:8080/ until Ctrl-C", "waits", "page stops"]
+    places = [steps.index(each) for each in order]
+    assert all(before < after for before, after in itertools.pairwise(places))

@@ -110,7 +110,7 @@ def test_lists_and_plans() -> None:
 
 
 def test_json_of_groups() -> None:
-    offsets = group_json(group(MODERN), "offsets")
+    offsets: Any = group_json(group(MODERN), "offsets")
     assert (offsets["group"], offsets["type"], offsets["state"]) == ("g", "Classic", "Stable")
     assert offsets["offsets"][0] | {"consumer_id": 0} == {
         "topic": "t",
@@ -122,7 +122,8 @@ def test_json_of_groups() -> None:
         "host": "/1.2.3.4",
         "client_id": "c",
     }
-    [member] = group_json(group(OLD), "members")["members"]
+    shown: Any = group_json(group(OLD), "members")
+    [member] = shown["members"]
     assert (member["zookeeper_consumer"], member["client_id"]) == (True, None)
     assert group_json(group(MODERN), "state")["coordinator"] == {"id": 2, "host": "h", "port": 9092}
     assert group_json(GroupView("e", "Empty"), "state")["coordinator"] is None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from kafkalite.cli.main import COMMANDS, main
+from kafkalite.cli.main import ALIASES, COMMANDS, actions, build_parser, load, main, show_examples
 from kafkalite.common.errors import ApiError, ConfigError, ErrorCode, StartupError
 
 BOOTSTRAP = ["--bootstrap-server", "nowhere:1"]
@@ -26,6 +28,50 @@ def test_the_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--help"])
     said = capsys.readouterr().out
     assert all(f"    {command} " in said or f"    {command}\n" in said for command in COMMANDS)
+
+
+EXAMPLES = [(command, example) for command in COMMANDS for example in load(command).EXAMPLES]
+
+
+@pytest.mark.parametrize(("command", "example"), EXAMPLES)
+def test_an_example_is_accepted_by_the_parser_of_its_command(command: str, example: str) -> None:
+    program, *arguments = shlex.split(example)
+    assert program == "kafkalite"
+    args = build_parser(command).parse_args(arguments)
+    assert args.command == command
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_and_of_each_of_its_actions_shows_an_example(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = actions(build_parser(command))[command]
+    for path in ([command], *([command, action] for action in actions(parser))):
+        with pytest.raises(SystemExit):
+            main([*path, "--help"])
+        _, heading, shown = capsys.readouterr().out.rpartition("\nexample")
+        assert heading, f"kafkalite {' '.join(path)} --help shows no example"
+        examples = shown.splitlines()[1:]
+        assert examples
+        assert all(f"{example} ".startswith(f"  kafkalite {' '.join(path)} ") for example in examples), examples
+
+
+def test_an_action_shows_no_example_of_another_whose_name_begins_alike() -> None:
+    parser = argparse.ArgumentParser(prog="kafkalite x")
+    describe = parser.add_subparsers().add_parser("describe")
+    show_examples(parser, ["kafkalite x describe --a", "kafkalite x describe-all --b"])
+    assert describe.epilog == "example:\n  kafkalite x describe --a"
+
+
+@pytest.mark.parametrize(("alias", "command"), ALIASES.items())
+def test_an_alias_is_its_command(alias: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for name in (alias, command):
+        with pytest.raises(SystemExit) as ended:
+            main([name, "--help"])
+        assert ended.value.code == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize(

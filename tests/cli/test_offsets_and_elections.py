@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cli.clients import id_text, kafka_error, parse_properties, print_table, read_properties
+from kafkalite.cli.clients import id_text, kafka_error, parse_pairs, print_table, read_properties
 from kafkalite.cli.elect import partitions
 from kafkalite.cli.get_offsets import matches, parse_time
 from kafkalite.cli.main import UsageError
@@ -77,11 +77,13 @@ def test_properties(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("# a comment\n! another\n\n a.b = c=d \nempty=\n")
     assert read_properties(file) == {"a.b": "c=d", "empty": ""}
+    file.write_text('sasl.jaas.config=Module required \\\n    password="a\\\\b";\nsasl.mechanism : PLAIN\n')
+    assert read_properties(file) == {"sasl.jaas.config": 'Module required password="a\\b";', "sasl.mechanism": "PLAIN"}
     assert read_properties(None) == {}
-    assert parse_properties(["a=b", "c="], "--property") == {"a": "b", "c": ""}
+    assert parse_pairs(["a=b", "c="], "--property") == {"a": "b", "c": ""}
     for wrong in ("a", "=b"):
         with pytest.raises(UsageError, match="--property"):
-            parse_properties([wrong], "--property")
+            parse_pairs([wrong], "--property")
 
 
 def test_texts(capsys: pytest.CaptureFixture[str]) -> None:

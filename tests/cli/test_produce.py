@@ -26,6 +26,8 @@ ALL = {"parse.key": "true", "parse.headers": "true", "parse.timestamp": "True"}
         ),
         (ALL | {"null.marker": "NIL"}, b"12\tNIL\tNIL\tNIL", Line(12, [], None, None)),
         (ALL | {"null.marker": "NIL"}, b"12\ta:NIL\tk\tv", Line(12, [("a", None)], b"k", b"v")),
+        ({"parse.key": "true", "null.marker": ""}, b"k\t", Line(None, [], b"k", None)),
+        (ALL | {"null.marker": ""}, b"12\ta:\t\tv", Line(12, [("a", None)], None, b"v")),
         ({"parse.headers": "true", "headers.delimiter": "|", "headers.separator": ";"}, b"a:1;b:|v",
          Line(None, [("a", b"1"), ("b", b"")], None, b"v")),
         ({"parse.key": "true", "ignore.error": "true"}, b"no key", Line(None, [], None, b"no key")),

@@ -122,7 +122,7 @@ def test_execute(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-1] == "Successfully started partition reassignments for t-0,t-1"
 
     busy = Admin(describe_topics=TOPICS, list_partition_reassignments={TopicPartition("t", 0): MOVE})
-    with pytest.raises(ApiError, match="another reassignment is under way"):
+    with pytest.raises(ApiError, match="another reassignment is running"):
         execute(busy, arguments("execute", file))
     with pytest.raises(ApiError, match="t-7"):
         execute(cluster, arguments("execute", write(file, (7, [1]))))
@@ -159,7 +159,8 @@ def test_what_is_throttled(
     followers: str | None,
     brokers: set[int],
 ) -> None:
-    """The replicas of now send, those to come fetch; of a reassignment under way the ones that it began with send."""
+    """Leader throttles name the current replicas, follower throttles the new ones; for a running reassignment the
+    leader throttles name the replicas at its start."""
     current = {TopicPartition("t", index): [1, 2] for index in range(2)}
     found = throttles_of(
         {TopicPartition("t", index): replicas for index, replicas in target.items()},
@@ -188,7 +189,9 @@ def test_a_throttle_is_set_before_the_reassignment_begins(
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_throttles_go_once_nothing_is_under_way(tmp_path: Path, changes: list[Change], kept: bool) -> None:
+def test_throttles_are_removed_once_no_reassignment_is_running(
+    tmp_path: Path, changes: list[Change], kept: bool
+) -> None:
     more = ["--preserve-throttles"] if kept else []
     file = write(tmp_path / "moves.json", (0, [1, 2]))
     answers = {"describe_topics": TOPICS, "describe_cluster": BROKERS}

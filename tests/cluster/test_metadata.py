@@ -42,7 +42,7 @@ def test_order(second: LeaderAndIsr, taken: bool) -> None:
     assert cache.topic_id("t") == A
 
 
-def test_a_recreated_topic_begins_anew_and_the_old_one_is_ignored() -> None:
+def test_a_recreated_topic_starts_fresh_and_the_old_one_is_ignored() -> None:
     cache = MetadataCache()
     cache.apply([state(9, 9), state(9, 9, partition=1)])
     new = state(0, 0, B)

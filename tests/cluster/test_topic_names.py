@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.cluster.topic_names import check_topic, colliding_topic, is_valid_topic
+from kafkalite.cluster.model import check_topic, colliding_topic, is_valid_topic
 from kafkalite.common.errors import ApiError, ErrorCode
 
 

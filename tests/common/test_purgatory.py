@@ -47,6 +47,17 @@ def test_what_is_satisfied_already_does_not_wait(purgatory: Purgatory) -> None:
     assert wait.said == ["done"] and len(purgatory) == 0
 
 
+def test_an_operation_without_keys_is_delayed_until_it_is_complete(purgatory: Purgatory, clock: ManualClock) -> None:
+    first, second = Wait(5), Wait()
+    purgatory.try_complete_else_watch(first, ())
+    purgatory.try_complete_else_watch(second, ["a"])
+    assert purgatory.delayed == 2
+    clock.advance(6)
+    assert purgatory.delayed == 1
+    second.complete()
+    assert purgatory.delayed == 0
+
+
 def test_any_of_its_keys_completes_it_once(purgatory: Purgatory, clock: ManualClock) -> None:
     wait = Wait()
     assert not purgatory.try_complete_else_watch(wait, ["a", "b"])
@@ -78,7 +89,8 @@ def test_late_is_said_before_done(purgatory: Purgatory, clock: ManualClock) -> N
 
 # trap: kafkalite/common/purgatory.py: A completed operation runs inside the loop that completed it.
 def test_a_completed_wait_does_not_run_inside_the_loop(purgatory: Purgatory) -> None:
-    """What one of them does when it is done (look at the same key again, wait anew) finds all the others gone."""
+    """A completed operation may check the same key, or wait again; by then all others are removed from the
+    purgatory."""
     found: list[tuple[int, int]] = []
 
     def again(_: Wait) -> None:

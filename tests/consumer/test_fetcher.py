@@ -10,15 +10,23 @@ from typing import Any
 
 import kafka
 import pytest
-from kafka.errors import KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
+from kafka.errors import (
+    KafkaTimeoutError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+)
 
 from kafkalite.common.types import TopicPartition
+from kafkalite.consumer import fetcher
 from kafkalite.consumer.config import ConsumerConfig
+from kafkalite.consumer.errors import ConsumerAuthenticationError
 from kafkalite.consumer.fetcher import ConsumerFetcher
+from kafkalite.consumer.security import ConsumerSecurity
 from kafkalite.consumer.stream import Stream
 
 T0 = TopicPartition("t", 0)
 L0 = kafka.TopicPartition("t", 0)
+SECURED = ConsumerSecurity(protocol="SASL_PLAINTEXT", login=("PLAIN", "alice", "secret"))
 Turn = Callable[["Library"], dict[Any, Any]]
 
 
@@ -104,7 +112,7 @@ def fetched(turns: list[Turn], start: int | None, reset: str = "smallest") -> tu
     Library.script = turns
     stream = Stream(100)
     fetcher = ConsumerFetcher(stream, ConsumerConfig("zk", "g", auto_offset_reset=reset))
-    fetcher.meet(["h:1"])
+    fetcher.set_brokers(["h:1"])
     fetcher.fetch(*stream.begin({T0: start}))
     assert Library.played.wait(10)
     offsets = []
@@ -136,7 +144,7 @@ def test_offsets(turns: list[Turn], start: int | None, reset: str, offsets: list
 
 
 def test_a_partition_that_its_broker_does_not_know_yet(library: type[Library]) -> None:
-    """It is asked again, of a client that learns of the cluster anew."""
+    """The fetcher repeats the request with a new client, which has new metadata."""
     library.unknown = 2
     assert fetched([give()], None) == ([3], {T0: 4})
     assert len(library.made) == 3
@@ -154,7 +162,7 @@ def test_brokers_that_are_all_gone(library: type[Library]) -> None:
     stream = Stream(100)
     fetcher = ConsumerFetcher(stream, ConsumerConfig("zk", "g"))
     for number, brokers in enumerate((["h:1", "h:2"], ["h:2", "h:3"], ["h:4"])):
-        fetcher.meet(brokers)
+        fetcher.set_brokers(brokers)
         fetcher.fetch(*stream.begin({T0: number}))
         assert library.sought.get(timeout=10) == number
     fetcher.close()
@@ -165,7 +173,7 @@ def test_nothing_is_fetched_without_brokers(library: type[Library]) -> None:
     stream = Stream(100)
     fetcher = ConsumerFetcher(stream, ConsumerConfig("zk", "g"))
     fetcher.fetch(*stream.begin({T0: 0}))
-    fetcher.meet([])
+    fetcher.set_brokers([])
     fetcher.close()
     assert library.made == []
 
@@ -174,8 +182,45 @@ def test_an_unexpected_error_reaches_the_reader(library: type[Library]) -> None:
     library.script = [fail(ZeroDivisionError("a bug"))]
     stream = Stream(100)
     fetcher = ConsumerFetcher(stream, ConsumerConfig("zk", "g"))
-    fetcher.meet(["h:1"])
+    fetcher.set_brokers(["h:1"])
     fetcher.fetch(*stream.begin({T0: 0}))
     with pytest.raises(ZeroDivisionError, match="a bug"):
         stream.next(10)
     fetcher.close()
+
+
+def test_a_refused_login_is_final(library: type[Library], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def refuse(broker: str, *_: object) -> None:
+        asked.append(broker)
+        if broker == "h:1":
+            raise OSError("nobody answers")
+        raise ConsumerAuthenticationError("no")
+
+    monkeypatch.setattr(fetcher, "check_login", refuse)
+    stream = Stream(100)
+    tried = ConsumerFetcher(stream, ConsumerConfig("zk", "g"), SECURED)
+    tried.set_brokers(["h:1", "h:2", "h:3"])
+    tried.fetch(*stream.begin({T0: 0}))
+    with pytest.raises(ConsumerAuthenticationError, match="no"):
+        stream.next(10)
+    tried.close()
+    assert (asked, library.made) == (["h:1", "h:2"], [])
+
+
+def test_the_library_logs_in(library: type[Library], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher, "check_login", lambda *_: None)
+    stream = Stream(100)
+    member = ConsumerFetcher(stream, ConsumerConfig("zk", "g"), SECURED)
+    member.set_brokers(["h:1"])
+    member.fetch(*stream.begin({T0: 0}))
+    assert library.played.wait(10)
+    member.close()
+    settings = library.made[0].settings
+    assert {name: value for name, value in settings.items() if name.startswith(("sasl", "security", "ssl"))} == {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "secret",
+    }

@@ -1,4 +1,4 @@
-"""What counts as read, what is dropped, what is not fetched twice."""
+"""Records that count as read, records that are dropped, records that are not fetched twice."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_ended_generation_is_dropped() -> None:
     assert stream.read() == {}
 
 
-def test_what_is_in_hand_is_not_fetched_again_by_us() -> None:
+def test_the_record_in_process_is_not_fetched_again_by_the_same_member() -> None:
     stream, generation = begun({T0: 0})
     stream.put(generation, T0, records(T0, 0, 4))
     stream.next(0)
@@ -73,7 +73,7 @@ def test_what_is_in_hand_is_not_fetched_again_by_us() -> None:
 
 
 @pytest.mark.parametrize("start", [0, 4, None])
-def test_what_is_in_hand_counts_for_nothing_where_reading_begins_elsewhere(start: int | None) -> None:
+def test_the_record_in_process_does_not_count_after_a_start_elsewhere(start: int | None) -> None:
     """Another program moved the offset, or nothing was committed: reading begins at the committed offset."""
     stream, generation = begun({T0: 0})
     stream.put(generation, T0, records(T0, 0, 1))
@@ -107,7 +107,7 @@ def test_room() -> None:
     assert stream.wait_for_room(0)
 
 
-def test_a_failure_comes_after_what_waits_and_goes_with_a_new_generation() -> None:
+def test_a_failure_comes_after_the_waiting_records_and_ends_with_a_new_generation() -> None:
     stream, generation = begun({T0: 0})
     stream.put(generation, T0, records(T0, 0))
     stream.fail(ValueError("broken"))

@@ -6,13 +6,13 @@ from collections.abc import Collection
 
 import pytest
 
-from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
+from kafkalite.cluster.model import Broker, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.controller import elections, partition_states, replica_states
+from kafkalite.controller import elections, states
+from kafkalite.controller.controller_context import ControllerContext
 from kafkalite.controller.elections import Plan, Refused
-from kafkalite.controller.partition_states import IllegalPartitionTransitionError, PartitionState
-from kafkalite.controller.replica_states import ReplicaState
+from kafkalite.controller.states import IllegalPartitionTransitionError, PartitionState, ReplicaState
 
 TP = TopicPartition("t", 0)
 
@@ -32,31 +32,16 @@ def state(
     )
 
 
-class Registered:
+def registered(
+    ids: Collection[int], stopping: Collection[int] = (), restarted: Collection[int] = ()
+) -> ControllerContext:
     """Brokers that are registered with an epoch, those in ``restarted`` after an unclean start with that epoch."""
-
-    def __init__(self, ids: Collection[int], stopping: Collection[int] = (), restarted: Collection[int] = ()) -> None:
-        self._ids = ids
-        self._stopping = stopping
-        self._restarted = restarted
-
-    def is_online(self, broker_id: int, topic_partition: TopicPartition) -> bool:
-        return self.is_reachable(broker_id, topic_partition) and broker_id not in self._stopping
-
-    def is_reachable(self, broker_id: int, _: TopicPartition) -> bool:
-        return broker_id in self._ids
-
-    def broker_epoch(self, broker_id: int) -> int:
-        return -1 if broker_id not in self._ids else 200 + broker_id
-
-    def unclean_start_epoch(self, broker_id: int) -> int:
-        if broker_id not in self._ids:
-            return -1
-        return 200 + broker_id if broker_id in self._restarted else 100 + broker_id
+    brokers = {id_: Broker(id_, (), None, 200 + id_, (200 if id_ in restarted else 100) + id_) for id_ in ids}
+    return ControllerContext(brokers, dict.fromkeys(stopping, 0))
 
 
-def online(*ids: int) -> Registered:
-    return Registered(ids)
+def online(*ids: int) -> ControllerContext:
+    return registered(ids)
 
 
 def show(plan: Plan) -> str:
@@ -111,7 +96,21 @@ def test_preferred(before: LeaderAndIsr, alive: tuple[int, ...], expected: str) 
     ],
 )
 def test_reassignment_completed(before: LeaderAndIsr, alive: tuple[int, ...], expected: str) -> None:
-    assert show(elections.elect_for_reassignment(online(*alive), 5)(before)) == expected
+    assert show(elections.elect_for_reassignment(online(*alive), 5, ())(before)) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (state(1, (1, 2, 3), (2, 3)), "2 [2, 3]"),
+        (state(2, (3, 2), (2, 3)), "2 [3, 2]"),
+        (state(1, (1, 3), (2, 3)), "REASSIGNMENT_IN_PROGRESS"),
+        (state(3, (3,), (2, 3)), "REASSIGNMENT_IN_PROGRESS"),
+    ],
+)
+def test_replicas_are_removed_only_while_the_whole_target_is_in_sync(before: LeaderAndIsr, expected: str) -> None:
+    plan = elections.elect_for_reassignment(online(1, 2, 3), 5, {before.topic_partition})
+    assert show(plan(before)) == expected
 
 
 @pytest.mark.parametrize(
@@ -161,7 +160,7 @@ def test_controlled_shutdown(before: LeaderAndIsr, stopping: set[int], expected:
     ],
 )
 def test_drop_replicas(before: LeaderAndIsr, alive: tuple[int, ...], stopping: tuple[int, ...], expected: str) -> None:
-    plan = elections.drop_replicas(Registered(alive, stopping), 5)
+    plan = elections.drop_replicas(registered(alive, stopping), 5)
     assert show(plan(before)) == expected
 
 
@@ -175,7 +174,8 @@ def test_first_state() -> None:
 def test_partition_transitions() -> None:
     legal = {
         f"{before.name} {after.name}"
-        for after, predecessors in partition_states.LEGAL_PREDECESSORS.items()
+        for after, predecessors in states.LEGAL_PREDECESSORS.items()
+        if isinstance(after, PartitionState)
         for before in predecessors
     }
     assert legal == {
@@ -191,14 +191,25 @@ def test_partition_transitions() -> None:
     with pytest.raises(
         IllegalPartitionTransitionError, match="t-0 cannot go from OnlinePartition to NonExistentPartition"
     ):
-        partition_states.check_partition_transition(TP, PartitionState.ONLINE, PartitionState.NON_EXISTENT)
+        states.check_transition(f"partition {TP}", PartitionState.ONLINE, PartitionState.NON_EXISTENT)
 
 
 @pytest.mark.parametrize("after", list(ReplicaState))
 @pytest.mark.parametrize("before", list(ReplicaState))
 def test_replica_transitions(before: ReplicaState, after: ReplicaState) -> None:
-    if before in replica_states.LEGAL_PREDECESSORS[after]:
-        replica_states.check_replica_transition("r", before, after)
+    if before in states.LEGAL_PREDECESSORS[after]:
+        states.check_transition("replica r", before, after)
     else:
         with pytest.raises(IllegalPartitionTransitionError):
-            replica_states.check_replica_transition("r", before, after)
+            states.check_transition("replica r", before, after)
+
+
+@pytest.mark.parametrize(
+    ("isr", "leader", "after", "unclean"),
+    [((1, 2), 2, (2,), False), ((1,), 2, (2,), True), ((1, 2), -1, (1, 2), False), ((1, 2), 1, (1,), False)],
+)
+def test_an_unclean_election_is_one_of_a_replica_outside_the_isr(
+    isr: tuple[int, ...], leader: int, after: tuple[int, ...], unclean: bool
+) -> None:
+    before = LeaderAndIsr("t", 0, leader=1, leader_epoch=3, isr=isr, assignment=PartitionAssignment((1, 2, 3)))
+    assert elections.is_unclean(before, before.with_(leader=leader, isr=after), ControllerContext()) is unclean

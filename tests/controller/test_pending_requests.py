@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +18,7 @@ from kafkalite.cluster.control import (
 from kafkalite.cluster.metadata import LEADER_DURING_DELETE
 from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import TopicPartition
-from kafkalite.controller.channel_manager import PendingRequests
+from kafkalite.controller.channel_manager import MOST_PARTITIONS, PendingRequests
 
 OLD, NEW = uuid.UUID(int=7), uuid.UUID(int=8)
 ONE, TWO = Broker(1, ()), Broker(2, ())
@@ -104,6 +105,28 @@ def test_a_thousand_changes_wait_as_one() -> None:
     assert outbox.take() == order(state(0, 999))
     outbox.clear()
     assert outbox.take() is None
+
+
+@pytest.mark.parametrize("make", [order, metadata])
+def test_many_partitions_go_in_several_requests(make: Callable[..., ControlRequest]) -> None:
+    outbox = PendingRequests()
+    states = [state(number, 1) for number in range(2 * MOST_PARTITIONS + 1)]
+    outbox.put(make(*states))
+    assert outbox.take() == make(*states[:MOST_PARTITIONS])
+    later = state(MOST_PARTITIONS, 2)
+    outbox.put(make(later, brokers=(ONE, TWO)))
+    assert outbox.take() == make(*states[MOST_PARTITIONS + 1 :], brokers=(ONE, TWO))
+    assert (len(outbox), outbox.take(), outbox.take()) == (1, make(later, brokers=(ONE, TWO)), None)
+
+
+def test_many_stops_go_in_several_requests() -> None:
+    outbox = PendingRequests()
+    for number in range(MOST_PARTITIONS + 2):
+        outbox.put(stop(number))
+    first, second, third = outbox.take(), outbox.take(), outbox.take()
+    assert isinstance(first, StopReplicaRequest)
+    assert isinstance(second, StopReplicaRequest)
+    assert (len(first.partitions), len(second.partitions), third) == (MOST_PARTITIONS, 2, None)
 
 
 def test_only_what_a_controller_tells_brokers() -> None:

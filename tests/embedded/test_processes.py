@@ -32,7 +32,7 @@ def test_no_port_is_the_kernels(tmp_path: Path, ephemeral: str, ports: range) ->
 
 
 def test_a_port_is_given_once() -> None:
-    """Nothing listens on any of them, and yet none is given twice, neither here nor to another process."""
+    """No port is given twice, neither here nor to another process, also before a server listens on it."""
     ports = free_ports(20)
     assert len(set(ports)) == 20
     assert not any(_claim(port) for port in ports)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.log.clean_shutdown import BootMark, CleanShutdown, kept_epoch
+from kafkalite.log.log_dir_files import BootMark, CleanShutdown, kept_epoch
 
 
 @pytest.mark.parametrize(

@@ -12,23 +12,23 @@ import pytest
 
 from kafkalite.common.errors import ApiError
 from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, discard_cleaned
-from kafkalite.log.cleaner.job import Cleaned, CleanerConfig
+from kafkalite.log.cleaner.job import Cleaned
+from kafkalite.log.cleaner.log_cleaner_manager import log_to_clean, make_job
 from kafkalite.log.cleaner.offset_map import BYTES_PER_KEY
-from kafkalite.log.cleaner.plan import log_to_clean, make_job
 from kafkalite.log.file_system import FileSystem
 from kafkalite.log.log import Log
 from kafkalite.log.partition_folder import CLEANED_SUFFIX
 from kafkalite.record.batch import CorruptRecordError, iter_headers
 from kafkalite.record.records import Record, encode_batch
-from tests.log.cleaner_support import Update, clean, contents, random_updates, table, updates
-from tests.log.support import NOW, LogHouse, batch, fill, marker, read_all
+from tests.log.cleaner_fixtures import Update, clean, contents, limits, random_updates, table, updates
+from tests.log.fixtures import NOW, LogFixture, batch, fill, marker, read_all
 
 DAY = 86_400_000
 
 
-def house(tmp_path: Path, **more: object) -> LogHouse:
+def fixture(tmp_path: Path, **more: object) -> LogFixture:
     settings = {"cleanup_policy": ("compact",), "segment_bytes": 1000, "index_interval_bytes": 100, **more}
-    return LogHouse(str(tmp_path), **settings)
+    return LogFixture(str(tmp_path), **settings)
 
 
 def write(log: Log, items: list[Update], per_batch: int = 5, codec: int = 0) -> None:
@@ -44,7 +44,7 @@ def counted(names: int, times: int) -> list[Update]:
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 def test_only_the_last_value_of_a_key_is_left(tmp_path: Path, codec: int) -> None:
-    log = house(tmp_path).create()
+    log = fixture(tmp_path).create()
     write(log, counted(10, 100), codec=codec)
     before = contents(log)
     active = log.segments.active.base_offset
@@ -61,7 +61,7 @@ def test_only_the_last_value_of_a_key_is_left(tmp_path: Path, codec: int) -> Non
 
 def test_many_rounds_amount_to_the_same_as_none(tmp_path: Path) -> None:
     rng = random.Random(11)
-    lhouse = house(tmp_path, delete_retention_ms=5000)
+    lhouse = fixture(tmp_path, delete_retention_ms=5000)
     log = lhouse.create()
     everything: list[Update] = []
     checkpoint, now = 0, NOW
@@ -74,9 +74,7 @@ def test_many_rounds_amount_to_the_same_as_none(tmp_path: Path) -> None:
             log.update_high_watermark(log.log_end_offset)
         now += rng.randrange(4000)
         memory = rng.choice([BYTES_PER_KEY * 3, BYTES_PER_KEY * 12, 1 << 20])
-        checkpoint = clean(
-            log, checkpoint, now_ms=now, config=CleanerConfig(memory, 1.0, rng.choice([100, 1000, 1 << 20]))
-        )
+        checkpoint = clean(log, checkpoint, now_ms=now, config=limits(memory, 1.0, rng.choice([100, 1000, 1 << 20])))
         found = contents(log)
         expected = {key: value for key, value in dict(everything).items() if value is not None}
         assert table(found) == expected
@@ -87,7 +85,7 @@ def test_many_rounds_amount_to_the_same_as_none(tmp_path: Path) -> None:
 
 
 def test_a_reader_may_ask_for_any_offset(tmp_path: Path) -> None:
-    log = house(tmp_path).create()
+    log = fixture(tmp_path).create()
     write(log, counted(10, 50))
     clean(log)
     everything = contents(log)
@@ -102,12 +100,12 @@ def test_a_reader_may_ask_for_any_offset(tmp_path: Path) -> None:
 
 
 def test_a_small_map_takes_several_rounds_each_of_which_gets_on(tmp_path: Path) -> None:
-    log = house(tmp_path).create()
+    log = fixture(tmp_path).create()
     write(log, counted(50, 10), per_batch=10)
     before = contents(log)
     checkpoint, rounds = 0, 0
     while checkpoint < log.segments.active.base_offset:
-        reached = clean(log, checkpoint, config=CleanerConfig(BYTES_PER_KEY, 1.0))
+        reached = clean(log, checkpoint, config=limits(BYTES_PER_KEY, 1.0))
         assert reached > checkpoint
         checkpoint, rounds = reached, rounds + 1
     assert rounds > 10
@@ -115,15 +113,15 @@ def test_a_small_map_takes_several_rounds_each_of_which_gets_on(tmp_path: Path) 
 
 
 def test_batches_larger_than_the_buffer(tmp_path: Path) -> None:
-    log = house(tmp_path, segment_bytes=100_000).create()
+    log = fixture(tmp_path, segment_bytes=100_000).create()
     write(log, [(f"k{n % 7}", "v" * 9000) for n in range(70)], per_batch=3)
     before = contents(log)
-    clean(log, config=CleanerConfig(io_buffer_size=1))
+    clean(log, config=limits(io_buffer_size=1))
     assert table(contents(log)) == table(before)
 
 
 def test_tombstones_go_after_their_time(tmp_path: Path) -> None:
-    log = house(tmp_path, delete_retention_ms=DAY).create()
+    log = fixture(tmp_path, delete_retention_ms=DAY).create()
     write(log, [*counted(10, 10), *((f"k{n}", None) for n in range(5))])
     write(log, [("x", "y")] * 60)
     clean(log, now_ms=NOW)
@@ -135,7 +133,7 @@ def test_tombstones_go_after_their_time(tmp_path: Path) -> None:
 
 
 def test_segments_are_merged_and_offsets_kept(tmp_path: Path) -> None:
-    lhouse = house(tmp_path)
+    lhouse = fixture(tmp_path)
     log = lhouse.create()
     write(log, counted(10, 100))
     count = len(log.segments)
@@ -154,7 +152,7 @@ def test_segments_are_merged_and_offsets_kept(tmp_path: Path) -> None:
 
 
 def test_the_new_segment_is_as_old_as_the_ones_before(tmp_path: Path) -> None:
-    log = house(tmp_path).create()
+    log = fixture(tmp_path).create()
     write(log, counted(10, 30))
     for number, segment in enumerate(log.segments):
         os.utime(segment.path, (1000 + number, 1000 + number))
@@ -165,7 +163,7 @@ def test_the_new_segment_is_as_old_as_the_ones_before(tmp_path: Path) -> None:
 
 
 def test_nothing_above_the_last_stable_offset_is_touched(tmp_path: Path) -> None:
-    log = house(tmp_path).create()
+    log = fixture(tmp_path).create()
     write(log, counted(5, 10))
     fill(log, [batch(1, pid=7, sequence=0, transactional=True)])
     write(log, counted(5, 40))
@@ -179,7 +177,7 @@ def test_nothing_above_the_last_stable_offset_is_touched(tmp_path: Path) -> None
 
 
 def test_aborted_records_go_and_the_index_with_the_last_marker(tmp_path: Path) -> None:
-    lhouse = house(tmp_path, delete_retention_ms=1000, segment_bytes=600)
+    lhouse = fixture(tmp_path, delete_retention_ms=1000, segment_bytes=600)
     log = lhouse.create()
     write(log, counted(3, 2))
     for number in range(6):
@@ -211,7 +209,7 @@ def test_aborted_records_go_and_the_index_with_the_last_marker(tmp_path: Path) -
 # trap: kafkalite/log/cleaner/batch_filter.py: Compaction loses the last sequence number of a producer.
 @pytest.mark.parametrize("clean_shutdown", [True, False])
 def test_sequences_survive(tmp_path: Path, clean_shutdown: bool) -> None:
-    lhouse = house(tmp_path)
+    lhouse = fixture(tmp_path)
     log = lhouse.create()
     fill(log, [batch(2, pid=9, sequence=at) for at in range(0, 20, 2)])
     write(log, [*counted(2, 5), *((f"k{n % 2}", "v") for n in range(200))])
@@ -224,13 +222,14 @@ def test_sequences_survive(tmp_path: Path, clean_shutdown: bool) -> None:
     log = lhouse.load(clean=clean_shutdown)
     log.update_high_watermark(log.log_end_offset)
     assert log.producer_state.entries[9].last_sequence == 19
-    again = log.append_as_leader(batch(2, pid=9, sequence=18), 0, NOW)
-    assert again.duplicate
-    assert log.append_as_leader(batch(2, pid=9, sequence=20), 0, NOW).duplicate is False
+    end = log.log_end_offset
+    assert log.append_as_leader(batch(2, pid=9, sequence=18), 0, NOW).last_offset < end
+    assert log.log_end_offset == end, "a batch that was appended before is not written again"
+    assert log.append_as_leader(batch(2, pid=9, sequence=20), 0, NOW).first_offset == end
 
 
 def test_snapshots_of_merged_segments_go(tmp_path: Path) -> None:
-    lhouse = house(tmp_path)
+    lhouse = fixture(tmp_path)
     log = lhouse.create()
     write(log, counted(10, 100))
     clean(log)
@@ -243,8 +242,8 @@ def test_snapshots_of_merged_segments_go(tmp_path: Path) -> None:
 # -- readers and crashes
 
 
-def test_a_fetch_under_way_goes_on(tmp_path: Path) -> None:
-    lhouse = house(tmp_path)
+def test_a_running_fetch_continues_during_a_swap(tmp_path: Path) -> None:
+    lhouse = fixture(tmp_path)
     log = lhouse.create()
     write(log, counted(10, 30))
     info = log.read(0, 1 << 20, log.log_end_offset, True)
@@ -279,7 +278,7 @@ class CrashingFileSystem(FileSystem):
         return super().remove(path, missing_ok)
 
 
-# trap: kafkalite/log/cleaner/swap.py: A crash in the middle of the swap of compacted segments.
+# trap: kafkalite/log/log.py: A crash in the middle of the swap of compacted segments.
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_crash_at_any_moment_of_the_swap(tmp_path: Path, twice: bool) -> None:
     """Also a second one, while the first is being put right."""
@@ -287,7 +286,7 @@ def test_a_crash_at_any_moment_of_the_swap(tmp_path: Path, twice: bool) -> None:
     while True:
         folder = tmp_path / f"{steps}"
         folder.mkdir()
-        lhouse = house(folder, segment_bytes=400)
+        lhouse = fixture(folder, segment_bytes=400)
         log = lhouse.create()
         write(log, [*counted(4, 4), *((f"k{n % 2}", None) for n in range(4))])
         write(log, counted(4, 2))
@@ -326,7 +325,7 @@ def test_a_crash_at_any_moment_of_the_swap(tmp_path: Path, twice: bool) -> None:
 # trap: kafkalite/log/cleaner/cleaner.py: A left-over `.cleaned` file makes the loader delete a valid `.swap` file: each
 # cleaning first deletes what an earlier one left.
 def test_what_an_earlier_round_left_is_thrown_away(tmp_path: Path) -> None:
-    lhouse = house(tmp_path)
+    lhouse = fixture(tmp_path)
     log = lhouse.create()
     write(log, counted(10, 30))
     for name in ("00000000000000000000.log.cleaned", "00000000000000000007.index.cleaned"):
@@ -342,7 +341,7 @@ def test_what_an_earlier_round_left_is_thrown_away(tmp_path: Path) -> None:
 
 # trap: kafkalite/log/cleaner/cleaner.py: Compaction rewrites a batch with a wrong bit, and gives it a valid CRC.
 def test_a_wrong_bit_is_found_and_not_made_right(tmp_path: Path) -> None:
-    lhouse = house(tmp_path)
+    lhouse = fixture(tmp_path)
     log = lhouse.create()
     write(log, counted(10, 30))
     path = Path(log.segments[1].path)
@@ -357,7 +356,7 @@ def test_a_wrong_bit_is_found_and_not_made_right(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [3, 40, 70])
 def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, cut: int) -> None:
-    log = house(tmp_path).create()
+    log = fixture(tmp_path).create()
     write(log, counted(10, 30))
     path = Path(log.segments[1].path)
     path.write_bytes(path.read_bytes()[:-cut])
@@ -366,10 +365,10 @@ def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, cut: int) -> None:
 
 
 def test_a_round_is_given_up_between_reads(tmp_path: Path) -> None:
-    lhouse = house(tmp_path)
+    lhouse = fixture(tmp_path)
     log = lhouse.create()
     write(log, counted(10, 30))
-    job = make_job(log_to_clean(log, 0, NOW)[0], 1, NOW, CleanerConfig())
+    job = make_job(log_to_clean(log, 0, NOW)[0], 1, NOW, limits())
     stops = 0
     while True:
         left = [stops]
@@ -390,10 +389,10 @@ def test_a_round_is_given_up_between_reads(tmp_path: Path) -> None:
 
 def test_a_round_that_fails_leaves_the_segments_that_it_has_reported(tmp_path: Path) -> None:
     """The broker may not have put them in yet; without their files it would take the log directory offline."""
-    lhouse = house(tmp_path)
+    lhouse = fixture(tmp_path)
     log = lhouse.create()
     write(log, [(f"k{number}", "v" * 50) for number in range(200)])
-    job = make_job(log_to_clean(log, 0, NOW)[0], 1, NOW, CleanerConfig())
+    job = make_job(log_to_clean(log, 0, NOW)[0], 1, NOW, limits())
     reported: list[str] = []
 
     class Full(FileSystem):
@@ -413,7 +412,7 @@ def test_a_round_that_fails_leaves_the_segments_that_it_has_reported(tmp_path: P
 
 
 def test_a_compacted_log_takes_no_records_without_a_key(tmp_path: Path) -> None:
-    log = house(tmp_path).create()
+    log = fixture(tmp_path).create()
     with pytest.raises(ApiError, match="key"):
         log.append_as_leader(memoryview(bytearray(encode_batch([Record(0, NOW, None, b"v")]))), 0, NOW)
     log.append_as_leader(marker(5, commit=True), 0, NOW, from_client=False)

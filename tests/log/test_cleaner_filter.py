@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ApiError
-from kafkalite.log.cleaner.batch_filter import BatchFilter, control_kind, note_batch
+from kafkalite.log.cleaner.batch_filter import BatchFilter, CleanedTransactions, control_kind, note_batch
 from kafkalite.log.cleaner.job import CleanerStats, LastRecord
 from kafkalite.log.cleaner.offset_map import OffsetMap
-from kafkalite.log.cleaner.transactions import ABORT, COMMIT, CleanedTransactions
 from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import (
     HEADER_SIZE,
@@ -23,8 +22,8 @@ from kafkalite.record.batch import (
 )
 from kafkalite.record.compression import CODECS
 from kafkalite.record.legacy import encode_message_set, unwrap
-from kafkalite.record.records import Record, encode_batch, iter_records
-from tests.log.support import NOW, marker
+from kafkalite.record.records import ABORT, COMMIT, Record, encode_batch, iter_records
+from tests.log.fixtures import NOW, marker
 
 LATER = NOW + 1_000_000
 RETENTION = 60_000
@@ -242,7 +241,7 @@ def test_the_last_batch_of_the_round_stays() -> None:
     assert Filtering({"a": 7, "b": 7}, upper_bound=3)(batch(puts("a", "b"))) is None
 
 
-def test_no_producer_is_nobodys_last_record() -> None:
+def test_a_batch_without_a_producer_is_no_producers_last_record() -> None:
     assert Filtering({"a": 7}, last={-1: LastRecord(0, -1)})(batch(puts("a"))) is None
 
 
@@ -257,7 +256,7 @@ def data(base: int, *names: str, pid: int = 5) -> bytes:
     return batch(puts(*names, base=base), producer_id=pid, producer_epoch=0, base_sequence=0, is_transactional=True)
 
 
-def test_records_of_an_aborted_transaction_go_whatever_their_keys() -> None:
+def test_records_of_an_aborted_transaction_are_removed_regardless_of_their_keys() -> None:
     filtering = Filtering(aborted=[txn(10, 14)])
     assert filtering(data(10, "a", "b")) is None
     assert filtering(batch(puts("z", base=12))) is not None, "not his"

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.cleaner.grouping import group_segments
+from kafkalite.log.cleaner.cleaner import Throttle, group_segments
 from kafkalite.log.cleaner.job import (
     Abort,
     Cleaned,
-    CleanerConfig,
     CleanerStats,
     CleaningAborted,
     CleaningDone,
@@ -25,20 +24,26 @@ from kafkalite.log.cleaner.job import (
     decode,
     encode,
 )
-from kafkalite.log.cleaner.plan import cleanable_offsets, log_to_clean, make_job
-from kafkalite.log.cleaner.states import TRANSITIONS, CleanerCheckpoints, CleaningState, CleaningStates
-from kafkalite.log.cleaner.throttle import Throttle
+from kafkalite.log.cleaner.log_cleaner_manager import (
+    TRANSITIONS,
+    CleanerCheckpoints,
+    CleaningState,
+    CleaningStates,
+    cleanable_offsets,
+    log_to_clean,
+    make_job,
+)
 from kafkalite.log.log import Log
 from kafkalite.testing.clock import ManualClock
-from tests.log.cleaner_support import clean, updates
-from tests.log.support import NOW, LogHouse, batch, fill, marker
+from tests.log.cleaner_fixtures import clean, limits, updates
+from tests.log.fixtures import NOW, LogFixture, batch, fill, marker
 
 TP = TopicPartition("t", 0)
 
 
 def dirty_log(tmp_path: Path, segments: int = 5, **settings: Any) -> Log:
     """Segments of ten offsets, a second between their time stamps; the last one is the active one."""
-    log = LogHouse(str(tmp_path), **{"cleanup_policy": ("compact",), **settings}).create()
+    log = LogFixture(str(tmp_path), **{"cleanup_policy": ("compact",), **settings}).create()
     for number in range(segments):
         if number:
             log.roll()
@@ -124,7 +129,7 @@ def test_overdue(tmp_path: Path, age: int, checkpoint: int, due: bool) -> None:
 def test_a_compacted_log_rolls_in_time_to_be_compacted(
     tmp_path: Path, policy: tuple[str, ...], lag: int, age: int
 ) -> None:
-    lhouse = LogHouse(str(tmp_path), cleanup_policy=policy, max_compaction_lag_ms=lag, segment_ms=100_000)
+    lhouse = LogFixture(str(tmp_path), cleanup_policy=policy, max_compaction_lag_ms=lag, segment_ms=100_000)
     log = lhouse.create()
     for timestamp in (NOW, NOW + age, NOW + age + 1):
         log.append_as_leader(updates(("k", "v"), timestamp=timestamp), 0, timestamp)
@@ -139,7 +144,7 @@ def test_the_whole_log_is_the_job(tmp_path: Path) -> None:
     log.producer_state.entries[8] = log.producer_state.entries[9].copy()
     log.producer_state.entries[8].producer_id = 8
     log.producer_state.entries[8].batches.clear()
-    job = make_job(log_to_clean(log, 20, NOW)[0], 6, NOW, CleanerConfig(1000))
+    job = make_job(log_to_clean(log, 20, NOW)[0], 6, NOW, limits(1000))
     assert [segment.base_offset for segment in job.segments] == [0, 10, 20, 30, 40]
     assert [segment.size for segment in job.segments] == [log.segments[n].size for n in range(5)]
     assert (job.number, job.first_dirty_offset, job.upper_bound, job.folder) == (6, 20, 53, log.dir)
@@ -147,7 +152,7 @@ def test_the_whole_log_is_the_job(tmp_path: Path) -> None:
     assert job.last_records == {9: LastRecord(52, 0), 8: LastRecord(-1, 0)}
     # It may yet be truncated: then the last batch below the bound is the producer's last again.
     fill(log, [batch(3, pid=9, sequence=3)])
-    job = make_job(log_to_clean(log, 20, NOW)[0], 7, NOW, CleanerConfig(1000))
+    job = make_job(log_to_clean(log, 20, NOW)[0], 7, NOW, limits(1000))
     assert job.last_records == {9: LastRecord(52, 0), 8: LastRecord(-1, 0)}
     assert (job.delete_retention_ms, job.segment_bytes, job.now_ms) == (77, 5000, NOW)
 
@@ -199,11 +204,11 @@ def test_groups(segments: list[SegmentInfo], bases: list[list[int]]) -> None:
     [
         CleanJob(
             1, "/d/t-0", (SegmentInfo(0, 1, 2, 3), SegmentInfo(5, 6, 7, 8)), 3, 9, (0, 5), {7: LastRecord(3, 1)},
-            NOW, 100, 10, 1, 5, CleanerConfig(9, 0.5, 8, float("inf")),
+            NOW, 100, 10, 1, 5, limits(9, 0.5, 8, float("inf")),
         ),
         Abort(3),
         Cleaned(2, 0, 100, (0, 5), (".log", ".index")),
-        CleaningDone(2, 9, CleanerStats(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 1.5)),
+        CleaningDone(2, 9, CleanerStats(1, 2, 3, 4, 5, 6, 8, 9.5, 1.5)),
         CleaningAborted(4),
         CleaningFailed(5, "a «reason»\nof two lines", 28),
     ],

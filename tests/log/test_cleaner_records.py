@@ -146,7 +146,7 @@ def test_changed_bytes_raise_nothing_else() -> None:
 def test_a_key_is_never_taken_for_another() -> None:
     offsets = OffsetMap(1 << 20)
     offsets.put(b"x" * 100, 1)
-    # What stands for a long key is itself a key that somebody may use.
+    # A long key is replaced by its digest, and a producer may send that digest as a key of its own.
     (stand_in,) = offsets.offsets
     offsets.put(stand_in, 2)
     assert (offsets.get(b"x" * 100), offsets.get(stand_in)) == (1, 2)

@@ -16,9 +16,10 @@ from kafkalite.log.log import Log
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.values import AbortedTxn
+from tests.support import run
 
-from .support import FULL, NOW, batch, marker, read_all, run
-from .test_log_manager import ID, House, kill, tp
+from .fixtures import FULL, NOW, batch, marker, read_all
+from .test_log_manager import ID, LogManagerFixture, kill, tp
 
 PIECE = 1 << 20
 SMALL = LogConfig(segment_bytes=1000)
@@ -29,13 +30,13 @@ class Crash(BaseException):
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path, dirs=3)
+def fixture(tmp_path: Path) -> LogManagerFixture:
+    return LogManagerFixture(tmp_path, dirs=3)
 
 
 @pytest.fixture
-def manager(house: House) -> Iterator[LogManager]:
-    made = house.started()
+def manager(fixture: LogManagerFixture) -> Iterator[LogManager]:
+    made = fixture.started()
     yield made
     made._release_dirs()
 
@@ -75,12 +76,12 @@ def folders(path: str) -> list[str]:
     return sorted(name.split(".")[0] for name in os.listdir(path) if os.path.isdir(f"{path}/{name}"))
 
 
-def checkpoint(house: House, number: int, name: str) -> str:
-    return Path(house.dirs[number], name).read_text()
+def checkpoint(fixture: LogManagerFixture, number: int, name: str) -> str:
+    return Path(fixture.dirs[number], name).read_text()
 
 
 @pytest.mark.parametrize("piece", [1, 150, PIECE])
-def test_a_log_moves_with_all_that_it_has(house: House, manager: LogManager, piece: int) -> None:
+def test_a_log_moves_with_all_that_it_has(fixture: LogManagerFixture, manager: LogManager, piece: int) -> None:
     log = filled(manager)
     log.assign_epoch_start(4, 30)
     log.append_as_leader(batch(3, pid=7, epoch=1, sequence=0), 4, NOW)
@@ -91,7 +92,7 @@ def test_a_log_moves_with_all_that_it_has(house: House, manager: LogManager, pie
     assert len(log.segments) > 1
     before = read_all(log), log.log_end_offset, log.high_watermark, log.log_start_offset, log.epochs.entries
     producers = log.producer_state.entries[7].last_sequence
-    moved = move(manager, house.dirs[1], piece=piece)
+    moved = move(manager, fixture.dirs[1], piece=piece)
     assert manager.get(tp(0)) is moved is not log
     assert before == (
         read_all(moved),
@@ -100,64 +101,64 @@ def test_a_log_moves_with_all_that_it_has(house: House, manager: LogManager, pie
         moved.log_start_offset,
         moved.epochs.entries,
     )
-    assert (moved.topic_id, moved.log_dir, moved.dir) == (ID, house.dirs[1], f"{house.dirs[1]}/t-0")
+    assert (moved.topic_id, moved.log_dir, moved.dir) == (ID, fixture.dirs[1], f"{fixture.dirs[1]}/t-0")
     assert moved.producer_state.entries[7].last_sequence == producers
-    assert folders(house.dirs[0]) == ["t-0"] and folders(house.dirs[1]) == ["t-0"]
-    assert os.listdir(house.dirs[0]) != ["t-0"] and not os.path.exists(f"{house.dirs[0]}/t-0")
+    assert folders(fixture.dirs[0]) == ["t-0"] and folders(fixture.dirs[1]) == ["t-0"]
+    assert os.listdir(fixture.dirs[0]) != ["t-0"] and not os.path.exists(f"{fixture.dirs[0]}/t-0")
     moved.append_as_leader(batch(1), 6, NOW)
     assert moved.log_end_offset == 36
     with pytest.raises(ApiError):
         log.append_as_leader(batch(1), 6, NOW)
 
 
-def test_the_copy_has_a_folder_with_kafkas_name(house: House, manager: LogManager) -> None:
+def test_the_copy_has_a_folder_with_kafkas_name(fixture: LogManagerFixture, manager: LogManager) -> None:
     filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
-    (name,) = [name for name in os.listdir(house.dirs[1]) if os.path.isdir(f"{house.dirs[1]}/{name}")]
+    manager.future_logs.create(tp(0), fixture.dirs[1])
+    (name,) = [name for name in os.listdir(fixture.dirs[1]) if os.path.isdir(f"{fixture.dirs[1]}/{name}")]
     head, unique = name.split(".")
     assert head == "t-0" and len(unique) == 32 + len("-future") and unique.endswith("-future")
 
 
-def test_a_topic_whose_name_is_too_long_for_a_copy(house: House, manager: LogManager) -> None:
+def test_a_topic_whose_name_is_too_long_for_a_copy(fixture: LogManagerFixture, manager: LogManager) -> None:
     long = TopicPartition("n" * 240, 0)
     manager.get_or_create(long, ID, True)
     with pytest.raises(ApiError) as refused:
-        manager.future_logs.create(long, house.dirs[1])
+        manager.future_logs.create(long, fixture.dirs[1])
     assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert long not in manager.future_logs.logs
 
 
-def test_a_clean_restart_keeps_the_moved_log(house: House, manager: LogManager) -> None:
+def test_a_clean_restart_keeps_the_moved_log(fixture: LogManagerFixture, manager: LogManager) -> None:
     log = filled(manager)
     log.increment_log_start_offset(5)
-    moved = move(manager, house.dirs[1])
+    moved = move(manager, fixture.dirs[1])
     expected = read_all(moved)
     run(manager.shutdown())
-    again = house.started()
-    assert again.logs[tp(0)].log_dir == house.dirs[1]
+    again = fixture.started()
+    assert again.logs[tp(0)].log_dir == fixture.dirs[1]
     assert (read_all(again.logs[tp(0)]), again.logs[tp(0)].log_start_offset) == (expected, 5)
-    assert not os.path.exists(f"{house.dirs[1]}/t-0/moved-from")
-    assert [name for name in os.listdir(house.dirs[0]) if name.startswith("t-0")] == []
+    assert not os.path.exists(f"{fixture.dirs[1]}/t-0/moved-from")
+    assert [name for name in os.listdir(fixture.dirs[0]) if name.startswith("t-0")] == []
 
 
-def test_checkpoints_follow_the_move(house: House, manager: LogManager) -> None:
+def test_checkpoints_follow_the_move(fixture: LogManagerFixture, manager: LogManager) -> None:
     log = filled(manager)
     log.increment_log_start_offset(5)
-    move(manager, house.dirs[1])
+    move(manager, fixture.dirs[1])
     manager.checkpoint_high_watermarks()
     for name, offset in (
         ("recovery-point-offset-checkpoint", 30),
         ("log-start-offset-checkpoint", 5),
         ("replication-offset-checkpoint", 30),
     ):
-        assert checkpoint(house, 0, name) == "0\n0\n", name
-        assert checkpoint(house, 1, name) == f"0\n1\nt 0 {offset}\n", name
+        assert checkpoint(fixture, 0, name) == "0\n0\n", name
+        assert checkpoint(fixture, 1, name) == f"0\n1\nt 0 {offset}\n", name
 
 
-def test_a_copy_has_checkpoints_of_its_own(house: House, manager: LogManager) -> None:
+def test_a_copy_has_checkpoints_of_its_own(fixture: LogManagerFixture, manager: LogManager) -> None:
     """In the moment in which it takes the log's place they are there already."""
     log = filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
+    manager.future_logs.create(tp(0), fixture.dirs[1])
     copy_all(manager)
     run(manager.future_logs.make_durable(tp(0)))
     log.increment_log_start_offset(6)
@@ -171,12 +172,12 @@ def test_a_copy_has_checkpoints_of_its_own(house: House, manager: LogManager) ->
     ):
         for number, offset in enumerate(offsets):
             expected = f"0\n1\nt 0 {offset}\n"
-            assert checkpoint(house, number, name) == expected, (name, number)
+            assert checkpoint(fixture, number, name) == expected, (name, number)
 
 
-def test_records_deleted_in_the_last_moment_stay_deleted(house: House, manager: LogManager) -> None:
+def test_records_deleted_in_the_last_moment_stay_deleted(fixture: LogManagerFixture, manager: LogManager) -> None:
     log = filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
+    manager.future_logs.create(tp(0), fixture.dirs[1])
     copy_all(manager)
     run(manager.future_logs.make_durable(tp(0)))
     log.increment_log_start_offset(24)
@@ -184,9 +185,9 @@ def test_records_deleted_in_the_last_moment_stay_deleted(house: House, manager: 
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_restart_in_the_middle_carries_on(house: House, manager: LogManager, clean: bool) -> None:
+def test_a_restart_in_the_middle_carries_on(fixture: LogManagerFixture, manager: LogManager, clean: bool) -> None:
     log = filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
+    manager.future_logs.create(tp(0), fixture.dirs[1])
     run(manager.future_logs.copy(tp(0), 400))
     copied = manager.future_logs.logs[tp(0)].log_end_offset
     assert 0 < copied < 30
@@ -194,9 +195,9 @@ def test_a_restart_in_the_middle_carries_on(house: House, manager: LogManager, c
         run(manager.shutdown())
     else:
         kill(manager)
-    again = house.started()
+    again = fixture.started()
     future = again.future_logs.logs[tp(0)]
-    assert (future.log_end_offset, again.logs[tp(0)].log_dir) == (copied, house.dirs[0])
+    assert (future.log_end_offset, again.logs[tp(0)].log_dir) == (copied, fixture.dirs[0])
     expected = content(again.logs[tp(0)])
     copy_all(again)
     run(again.future_logs.make_durable(tp(0)))
@@ -208,16 +209,16 @@ def test_a_restart_in_the_middle_carries_on(house: House, manager: LogManager, c
 # trap: kafkalite/log/log_manager.py: A crash between the renames of the two folders of a moved log leaves both.
 @pytest.mark.parametrize("fails", [1, 2])
 def test_a_crash_between_the_two_renames(
-    house: House, manager: LogManager, monkeypatch: pytest.MonkeyPatch, fails: int
+    fixture: LogManagerFixture, manager: LogManager, monkeypatch: pytest.MonkeyPatch, fails: int
 ) -> None:
     """The note says which of the two folders is the log; before the first rename the copy is still a copy."""
     log = filled(manager)
     futures = manager.future_logs
-    futures.create(tp(0), house.dirs[1])
+    futures.create(tp(0), fixture.dirs[1])
     copy_all(manager)
     run(futures.make_durable(tp(0)))
     expected = content(log)
-    rename, calls = house.fs.rename, []
+    rename, calls = fixture.fs.rename, []
 
     def crash(source: str, target: str) -> None:
         if "t-0" in os.path.basename(source) and not source.endswith(".tmp"):
@@ -226,82 +227,84 @@ def test_a_crash_between_the_two_renames(
                 raise Crash
         rename(source, target)
 
-    monkeypatch.setattr(house.fs, "rename", crash)
+    monkeypatch.setattr(fixture.fs, "rename", crash)
     with pytest.raises(Crash):
         futures.replace_current(tp(0))
-    monkeypatch.setattr(house.fs, "rename", rename)
+    monkeypatch.setattr(fixture.fs, "rename", rename)
     kill(manager)
-    again = house.started()
+    again = fixture.started()
     assert content(again.logs[tp(0)]) == expected
-    assert again.logs[tp(0)].log_dir == house.dirs[fails - 1]
+    assert again.logs[tp(0)].log_dir == fixture.dirs[fails - 1]
     assert (tp(0) in again.future_logs.logs) == (fails == 1)
-    assert not os.path.exists(f"{house.dirs[2 - fails]}/t-0")
+    assert not os.path.exists(f"{fixture.dirs[2 - fails]}/t-0")
     # What is left of the crash does not confuse the next start.
     run(again.shutdown())
-    last = house.started()
-    assert last.logs[tp(0)].log_dir == house.dirs[fails - 1]
+    last = fixture.started()
+    assert last.logs[tp(0)].log_dir == fixture.dirs[fails - 1]
     last._release_dirs()
 
 
-def test_recovery_points_of_others_survive_a_start_after_such_a_crash(house: House, manager: LogManager) -> None:
+def test_recovery_points_of_others_survive_a_start_after_such_a_crash(
+    fixture: LogManagerFixture, manager: LogManager
+) -> None:
     """The left folder goes only once all directories are loaded: its going writes checkpoints of all."""
     filled(manager)
     other = manager.get_or_create(tp(1), ID, True, SMALL)
-    assert other.log_dir == house.dirs[1]
+    assert other.log_dir == fixture.dirs[1]
     third = manager.get_or_create(tp(2), ID, True, SMALL)
-    assert third.log_dir == house.dirs[2]
+    assert third.log_dir == fixture.dirs[2]
     third.append_as_leader(batch(3), 0, NOW)
     third.update_high_watermark(3)
     third.increment_log_start_offset(2)
     futures = manager.future_logs
-    futures.create(tp(0), house.dirs[1])
+    futures.create(tp(0), fixture.dirs[1])
     copy_all(manager)
     run(futures.make_durable(tp(0)))
     futures.logs[tp(0)].mark_broken()
-    os.rename(futures.logs[tp(0)].dir, f"{house.dirs[1]}/t-0")
+    os.rename(futures.logs[tp(0)].dir, f"{fixture.dirs[1]}/t-0")
     manager._checkpoint_all()
     kill(manager)
-    again = house.started()
-    assert again.logs[tp(0)].log_dir == house.dirs[1]
+    again = fixture.started()
+    assert again.logs[tp(0)].log_dir == fixture.dirs[1]
     assert (again.logs[tp(2)].log_start_offset, again.logs[tp(2)].high_watermark) == (2, 3)
     again._release_dirs()
 
 
-def test_the_note_stays_while_the_old_directory_is_offline(house: House, manager: LogManager) -> None:
+def test_the_note_stays_while_the_old_directory_is_offline(fixture: LogManagerFixture, manager: LogManager) -> None:
     filled(manager)
     expected = content(manager.logs[tp(0)])
-    house.fs.only = "t-0"
+    fixture.fs.only = "t-0"
     futures = manager.future_logs
-    futures.create(tp(0), house.dirs[1])
+    futures.create(tp(0), fixture.dirs[1])
     copy_all(manager)
     run(futures.make_durable(tp(0)))
-    os.rename(f"{house.dirs[0]}/t-0", f"{house.dirs[0]}/elsewhere-0")
+    os.rename(f"{fixture.dirs[0]}/t-0", f"{fixture.dirs[0]}/elsewhere-0")
     futures.replace_current(tp(0))
-    house.clock.advance(1)
-    assert house.lost == [house.dirs[0]]
+    fixture.clock.advance(1)
+    assert fixture.lost == [fixture.dirs[0]]
     kill(manager)
-    os.rename(f"{house.dirs[0]}/elsewhere-0", f"{house.dirs[0]}/t-0")
+    os.rename(f"{fixture.dirs[0]}/elsewhere-0", f"{fixture.dirs[0]}/t-0")
     for _ in range(2):
-        house.fs.only, house.fs.fail = house.dirs[0] + "/", {"open": 5, "list_dir": 5}
-        os.rename(house.dirs[0], house.dirs[0] + "-away")
-        Path(house.dirs[0]).write_text("not a directory")
-        half = house.started()
-        assert half.logs[tp(0)].log_dir == house.dirs[1]
+        fixture.fs.only, fixture.fs.fail = fixture.dirs[0] + "/", {"open": 5, "list_dir": 5}
+        os.rename(fixture.dirs[0], fixture.dirs[0] + "-away")
+        Path(fixture.dirs[0]).write_text("not a directory")
+        half = fixture.started()
+        assert half.logs[tp(0)].log_dir == fixture.dirs[1]
         kill(half)
-        os.remove(house.dirs[0])
-        os.rename(house.dirs[0] + "-away", house.dirs[0])
-    house.fs.fail = {}
-    whole = house.started()
-    assert (whole.logs[tp(0)].log_dir, content(whole.logs[tp(0)])) == (house.dirs[1], expected)
+        os.remove(fixture.dirs[0])
+        os.rename(fixture.dirs[0] + "-away", fixture.dirs[0])
+    fixture.fs.fail = {}
+    whole = fixture.started()
+    assert (whole.logs[tp(0)].log_dir, content(whole.logs[tp(0)])) == (fixture.dirs[1], expected)
     whole._release_dirs()
 
 
-def test_two_folders_without_a_note_are_still_refused(house: House, manager: LogManager) -> None:
+def test_two_folders_without_a_note_are_still_refused(fixture: LogManagerFixture, manager: LogManager) -> None:
     filled(manager)
     kill(manager)
-    os.mkdir(f"{house.dirs[1]}/t-0")
+    os.mkdir(f"{fixture.dirs[1]}/t-0")
     with pytest.raises(StartupError, match="remove one of them"):
-        house.started()
+        fixture.started()
 
 
 # What happens to the log meanwhile
@@ -311,7 +314,7 @@ def truncated(log: Log) -> None:
     log.truncate_to(12)
 
 
-def truncated_and_written_anew(log: Log) -> None:
+def truncated_and_rewritten(log: Log) -> None:
     log.truncate_to(12)
     log.assign_epoch_start(3, 12)
     for _ in range(10):
@@ -342,15 +345,15 @@ def segments_deleted(log: Log) -> None:
 # records that were cut.
 @pytest.mark.parametrize(
     "happens",
-    [truncated, truncated_and_written_anew, emptied, emptied_to_below, records_deleted, segments_deleted],
+    [truncated, truncated_and_rewritten, emptied, emptied_to_below, records_deleted, segments_deleted],
 )
 @pytest.mark.parametrize("copied", [0, 300, PIECE])
 def test_what_happens_to_the_log_happens_to_the_copy(
-    house: House, manager: LogManager, happens: Callable[[Log], None], copied: int
+    fixture: LogManagerFixture, manager: LogManager, happens: Callable[[Log], None], copied: int
 ) -> None:
     log = filled(manager)
     futures = manager.future_logs
-    futures.create(tp(0), house.dirs[1])
+    futures.create(tp(0), fixture.dirs[1])
     if copied:
         run(futures.copy(tp(0), copied))
     happens(log)
@@ -362,10 +365,10 @@ def test_what_happens_to_the_log_happens_to_the_copy(
     assert expected == (read_all(moved), moved.log_start_offset, moved.log_end_offset, moved.epochs.entries)
 
 
-def test_a_copy_that_is_ahead_or_beside_is_not_caught_up(house: House, manager: LogManager) -> None:
+def test_a_copy_that_is_ahead_or_beside_is_not_caught_up(fixture: LogManagerFixture, manager: LogManager) -> None:
     log = filled(manager)
     futures = manager.future_logs
-    futures.create(tp(0), house.dirs[1])
+    futures.create(tp(0), fixture.dirs[1])
     copy_all(manager)
     assert futures.is_caught_up(tp(0))
     log.truncate_to(27)
@@ -379,14 +382,14 @@ def test_a_copy_that_is_ahead_or_beside_is_not_caught_up(house: House, manager: 
 # trap: kafkalite/log/future_logs.py: A log is truncated while a read of it waits to be written to the copy in another
 # directory.
 def test_what_was_read_before_a_truncation_is_not_copied(
-    house: House, manager: LogManager, monkeypatch: pytest.MonkeyPatch
+    fixture: LogManagerFixture, manager: LogManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read from the disk takes its time."""
     log = filled(manager)
     futures = manager.future_logs
-    futures.create(tp(0), house.dirs[1])
+    futures.create(tp(0), fixture.dirs[1])
     reading: Future[bytes] = Future()
-    monkeypatch.setattr(house.fs, "is_cached", lambda *_: False)
+    monkeypatch.setattr(fixture.fs, "is_cached", lambda *_: False)
     log.roll()
     real = futures._executor
     monkeypatch.setattr(futures, "_executor", Slow(reading))
@@ -415,7 +418,7 @@ class Slow:
 
 
 # trap: kafkalite/log/future_logs.py: A log that moves to another directory leaves its leader epochs behind.
-def test_epochs_that_compaction_has_left_no_batch_of(house: House, manager: LogManager) -> None:
+def test_epochs_that_compaction_has_left_no_batch_of(fixture: LogManagerFixture, manager: LogManager) -> None:
     log = filled(manager, 3)
     for epoch in (1, 2, 3):
         log.assign_epoch_start(epoch, log.log_end_offset)
@@ -427,18 +430,20 @@ def test_epochs_that_compaction_has_left_no_batch_of(house: House, manager: LogM
     gone.remove_files()
     log.append_as_leader(batch(3), 3, NOW)
     expected = read_all(log), log.epochs.entries
-    moved = move(manager, house.dirs[1], piece=100)
+    moved = move(manager, fixture.dirs[1], piece=100)
     assert (read_all(moved), moved.epochs.entries) == expected
 
 
-def test_transactions_are_open_or_aborted_in_the_copy_as_in_the_log(house: House, manager: LogManager) -> None:
+def test_transactions_are_open_or_aborted_in_the_copy_as_in_the_log(
+    fixture: LogManagerFixture, manager: LogManager
+) -> None:
     log = filled(manager, 2)
     log.append_as_leader(batch(2, pid=9, sequence=0, transactional=True), 0, NOW)
     log.append_as_leader(marker(9, commit=False), 0, NOW, from_client=False)
     log.append_as_leader(batch(2, pid=8, sequence=0, transactional=True), 0, NOW)
     log.update_high_watermark(log.log_end_offset)
     expected = log.last_stable_offset, log.aborted_transactions(0, 100)
-    moved = move(manager, house.dirs[1])
+    moved = move(manager, fixture.dirs[1])
     assert (moved.last_stable_offset, moved.aborted_transactions(0, 100)) == expected
     assert expected == (9, [AbortedTxn(9, 6, 8, 9)])
 
@@ -446,79 +451,81 @@ def test_transactions_are_open_or_aborted_in_the_copy_as_in_the_log(house: House
 # The copy meanwhile
 
 
-def test_a_copy_given_up_goes(house: House, manager: LogManager) -> None:
+def test_a_copy_given_up_goes(fixture: LogManagerFixture, manager: LogManager) -> None:
     filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
+    manager.future_logs.create(tp(0), fixture.dirs[1])
     run(manager.future_logs.copy(tp(0), PIECE))
     manager.future_logs.drop(tp(0))
     assert manager.future_logs.logs == {}
-    assert [name for name in os.listdir(house.dirs[1]) if name.endswith("-future")] == []
-    assert manager.logs[tp(0)].log_dir == house.dirs[0]
+    assert [name for name in os.listdir(fixture.dirs[1]) if name.endswith("-future")] == []
+    assert manager.logs[tp(0)].log_dir == fixture.dirs[0]
     manager._checkpoint_all()
-    assert checkpoint(house, 1, "recovery-point-offset-checkpoint") == "0\n0\n"
+    assert checkpoint(fixture, 1, "recovery-point-offset-checkpoint") == "0\n0\n"
 
 
-def test_a_partition_is_deleted_with_its_copy(house: House, manager: LogManager) -> None:
+def test_a_partition_is_deleted_with_its_copy(fixture: LogManagerFixture, manager: LogManager) -> None:
     filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
+    manager.future_logs.create(tp(0), fixture.dirs[1])
     run(manager.delete(tp(0)))
     assert (manager.logs, manager.future_logs.logs) == ({}, {})
-    for path in house.dirs:
+    for path in fixture.dirs:
         assert all(name.endswith("-delete") for name in os.listdir(path) if name.startswith("t-0"))
 
 
-def test_settings_reach_the_copy(house: House, manager: LogManager) -> None:
+def test_settings_reach_the_copy(fixture: LogManagerFixture, manager: LogManager) -> None:
     filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
+    manager.future_logs.create(tp(0), fixture.dirs[1])
     config = LogConfig(segment_bytes=777)
     manager.update_topic_config("t", config)
     assert manager.future_logs.logs[tp(0)].config is config
 
 
-def test_the_directory_of_the_copy_fails(house: House, manager: LogManager) -> None:
+def test_the_directory_of_the_copy_fails(fixture: LogManagerFixture, manager: LogManager) -> None:
     filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
+    manager.future_logs.create(tp(0), fixture.dirs[1])
     run(manager.future_logs.copy(tp(0), 100))
-    manager.handle_failure(house.dirs[1])
-    assert (house.lost, manager.future_logs.logs) == ([house.dirs[1]], {})
+    manager.handle_failure(fixture.dirs[1])
+    assert (fixture.lost, manager.future_logs.logs) == ([fixture.dirs[1]], {})
     manager.logs[tp(0)].append_as_leader(batch(1), 0, NOW)
 
 
-def test_the_directory_of_the_log_fails(house: House, manager: LogManager) -> None:
+def test_the_directory_of_the_log_fails(fixture: LogManagerFixture, manager: LogManager) -> None:
     """The copy stays on the disk: it goes on once the directory is back."""
     filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
+    manager.future_logs.create(tp(0), fixture.dirs[1])
     run(manager.future_logs.copy(tp(0), 100))
-    manager.handle_failure(house.dirs[0])
+    manager.handle_failure(fixture.dirs[0])
     assert (manager.logs, manager.future_logs.logs) == ({}, {})
     kill(manager)
-    again = house.started()
+    again = fixture.started()
     assert tp(0) in again.logs and tp(0) in again.future_logs.logs
     again._release_dirs()
 
 
-def test_a_copy_without_its_log_goes_when_the_log_is_made_anew(house: House, manager: LogManager) -> None:
+def test_a_copy_without_its_log_is_deleted_when_the_log_is_recreated(
+    fixture: LogManagerFixture, manager: LogManager
+) -> None:
     filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
+    manager.future_logs.create(tp(0), fixture.dirs[1])
     run(manager.future_logs.copy(tp(0), 100))
     kill(manager)
-    os.rename(f"{house.dirs[0]}/t-0", f"{house.dirs[0]}/t-0.lost-stray")
-    again = house.started()
+    os.rename(f"{fixture.dirs[0]}/t-0", f"{fixture.dirs[0]}/t-0.lost-stray")
+    again = fixture.started()
     made = again.get_or_create(tp(0), ID)
     assert made.log_end_offset == 0 and again.future_logs.logs == {}
     again._release_dirs()
 
 
-def test_a_log_is_made_in_the_directory_that_was_asked_for(house: House, manager: LogManager) -> None:
-    manager.future_logs.preferred[tp(0)] = house.dirs[2]
-    assert manager.get_or_create(tp(0), ID, True).log_dir == house.dirs[2]
+def test_a_log_is_made_in_the_directory_that_was_asked_for(fixture: LogManagerFixture, manager: LogManager) -> None:
+    manager.future_logs.preferred[tp(0)] = fixture.dirs[2]
+    assert manager.get_or_create(tp(0), ID, True).log_dir == fixture.dirs[2]
     assert manager.future_logs.preferred == {}
 
 
-def test_a_copy_is_durable_only_as_far_as_its_log(house: House, manager: LogManager) -> None:
+def test_a_copy_is_durable_only_as_far_as_its_log(fixture: LogManagerFixture, manager: LogManager) -> None:
     log = filled(manager)
     futures = manager.future_logs
-    futures.create(tp(0), house.dirs[1])
+    futures.create(tp(0), fixture.dirs[1])
     copy_all(manager)
     assert not futures.is_durable(tp(0))
     run(futures.make_durable(tp(0)))
@@ -530,30 +537,30 @@ def test_a_copy_is_durable_only_as_far_as_its_log(house: House, manager: LogMana
     assert not futures.is_durable(tp(0))
 
 
-def test_a_full_disk_stops_the_copy_only(house: House, manager: LogManager) -> None:
+def test_a_full_disk_stops_the_copy_only(fixture: LogManagerFixture, manager: LogManager) -> None:
     filled(manager)
-    manager.future_logs.create(tp(0), house.dirs[1])
-    house.fs.only, house.fs.fail = house.dirs[1] + "/", {"pwrite": FULL}
+    manager.future_logs.create(tp(0), fixture.dirs[1])
+    fixture.fs.only, fixture.fs.fail = fixture.dirs[1] + "/", {"pwrite": FULL}
     with pytest.raises(ApiError) as refused:
         run(manager.future_logs.copy(tp(0), PIECE))
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    house.fs.fail = {}
-    house.clock.advance(1)
-    assert house.lost == []
+    fixture.fs.fail = {}
+    fixture.clock.advance(1)
+    assert fixture.lost == []
     copy_all(manager)
     assert manager.future_logs.is_caught_up(tp(0))
 
 
-def test_moving_back_and_forth(house: House, manager: LogManager) -> None:
+def test_moving_back_and_forth(fixture: LogManagerFixture, manager: LogManager) -> None:
     """Checkpoints of an earlier stay say nothing of the new one."""
     log = filled(manager)
     for number in (1, 0, 2, 0, 1):
-        log = move(manager, house.dirs[number])
+        log = move(manager, fixture.dirs[number])
         log.append_as_leader(batch(2), 0, NOW)
         log.update_high_watermark(log.log_end_offset)
         log.increment_log_start_offset(log.log_end_offset - 2)
     expected = content(log)
     kill(manager)
-    again = house.started()
-    assert (content(again.logs[tp(0)]), again.logs[tp(0)].log_dir) == (expected, house.dirs[1])
+    again = fixture.started()
+    assert (content(again.logs[tp(0)]), again.logs[tp(0)].log_dir) == (expected, fixture.dirs[1])
     again._release_dirs()

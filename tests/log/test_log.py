@@ -14,17 +14,17 @@ from kafkalite.record.batch import iter_headers
 from kafkalite.record.legacy import encode_message_set
 from kafkalite.record.records import Record
 
-from .support import BROKEN, FULL, NOW, LogHouse, batch, fill, marker, read_all
+from .fixtures import BROKEN, FULL, NOW, LogFixture, batch, fill, marker, read_all
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> LogHouse:
-    return LogHouse(str(tmp_path))
+def fixture(tmp_path: Path) -> LogFixture:
+    return LogFixture(str(tmp_path))
 
 
 def test_offsets_before_are_where_segments_start(tmp_path: Path) -> None:
-    house = LogHouse(str(tmp_path), segment_bytes=200)
-    log = house.create()
+    fixture = LogFixture(str(tmp_path), segment_bytes=200)
+    log = fixture.create()
     assert (log.offsets_before(-1, 5), log.offsets_before(-2, 5), log.offsets_before(NOW - 1, 5)) == ([0], [0], [])
     fill(log, [batch(2, size=40) for _ in range(3)])
     for number, segment in enumerate(log.segments):
@@ -39,44 +39,44 @@ def test_offsets_before_are_where_segments_start(tmp_path: Path) -> None:
         (1_001_500, 10): [2, 0],
         (1_001_500, 1): [2],
         (5, 10): [],
-        (house.clock.time_ms() + 5, 1): [6],
+        (fixture.clock.time_ms() + 5, 1): [6],
     }
     assert {asked: log.offsets_before(*asked) for asked in cases} == cases
     log.increment_log_start_offset(3)
     assert log.offsets_before(-1, 10) == [6, 4, 3, 3], "a start that was given up counts as the log's"
 
 
-def test_leader_gives_offsets_and_epoch(house: LogHouse) -> None:
-    log = house.create()
+def test_leader_gives_offsets_and_epoch(fixture: LogFixture) -> None:
+    log = fixture.create()
     first = log.append_as_leader(batch(3), 7, NOW)
     second = log.append_as_leader(batch(2), 7, NOW)
-    assert (first.first_offset, first.last_offset, first.record_count) == (0, 2, 3)
-    assert (second.first_offset, second.last_offset, second.duplicate) == (3, 4, False)
+    assert (first.first_offset, first.last_offset) == (0, 2)
+    assert (second.first_offset, second.last_offset) == (3, 4)
     assert log.log_end_offset == 5
     headers = [header for _, header in iter_headers(read_all(log))]
     assert [(h.base_offset, h.last_offset, h.leader_epoch) for h in headers] == [(0, 2, 7), (3, 4, 7)]
     assert log.latest_epoch == 7
 
 
-def test_no_files_before_the_first_append(house: LogHouse) -> None:
-    log = house.create()
-    assert house.names() == []
+def test_no_files_before_the_first_append(fixture: LogFixture) -> None:
+    log = fixture.create()
+    assert fixture.names() == []
     assert log.read(0, 100, 10, True).records is None
     log.append_as_leader(batch(), 0, NOW)
-    assert house.names(".log") == ["00000000000000000000.log"]
+    assert fixture.names(".log") == ["00000000000000000000.log"]
 
 
 @pytest.mark.parametrize("offset", [-1, 6])
-def test_read_outside(house: LogHouse, offset: int) -> None:
-    log = house.create()
+def test_read_outside(fixture: LogFixture, offset: int) -> None:
+    log = fixture.create()
     fill(log, [batch(5)])
     with pytest.raises(ApiError) as refused:
         log.read(offset, 100, 5, True)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_read_never_reaches_the_upper_bound(house: LogHouse) -> None:
-    log = house.create()
+def test_read_never_reaches_the_upper_bound(fixture: LogFixture) -> None:
+    log = fixture.create()
     fill(log, [batch(3) for _ in range(200)])
     data = read_all(log)
     for start in (0, 1, 100, 450, 597):
@@ -91,23 +91,22 @@ def test_read_never_reaches_the_upper_bound(house: LogHouse) -> None:
             assert offsets == wanted, (start, upper)
 
 
-def test_read_sizes(house: LogHouse) -> None:
-    log = house.create()
+def test_read_sizes(fixture: LogFixture) -> None:
+    log = fixture.create()
     fill(log, [batch(1, size=1000) for _ in range(5)])
     whole = log.read(0, 1 << 20, 5, True).size
     one = whole // 5
     assert log.read(0, 10, 5, True).size == one
-    cut = log.read(0, 10, 5, False)
-    assert cut.size == 10 and cut.first_entry_incomplete
+    assert log.read(0, 10, 5, False).size == 10
     assert log.read(0, one + 10, 5, True).size == one + 10
     assert log.read(2, whole, 4, True).size == 2 * one
     assert log.read(3, 0, 5, False).records is None
 
 
-def test_reads_cross_segments(house: LogHouse) -> None:
-    house.config = type(house.config)(segment_bytes=500, index_interval_bytes=64)
-    house.pool_limit = 2
-    log = house.create()
+def test_reads_cross_segments(fixture: LogFixture) -> None:
+    fixture.config = type(fixture.config)(segment_bytes=500, index_interval_bytes=64)
+    fixture.pool_limit = 2
+    log = fixture.create()
     fill(log, [batch(2, size=50) for _ in range(40)])
     assert len(log.segments) > 5
     headers = [header for _, header in iter_headers(read_all(log, max_bytes=300))]
@@ -126,38 +125,38 @@ def test_reads_cross_segments(house: LogHouse) -> None:
         ({}, 0, False),
     ],
 )
-def test_rolls(house: LogHouse, settings: dict[str, Any], advance: int, rolls: bool) -> None:
-    house.config = type(house.config)(**settings)
-    log = house.create()
+def test_rolls(fixture: LogFixture, settings: dict[str, Any], advance: int, rolls: bool) -> None:
+    fixture.config = type(fixture.config)(**settings)
+    log = fixture.create()
     for _ in range(3):
         log.append_as_leader(batch(1, size=20), 0, NOW)
     log.append_as_leader(batch(1, size=20, timestamp=NOW + advance), 0, NOW + advance)
     assert (len(log.segments) > 1) is rolls
     assert [h.base_offset for _, h in iter_headers(read_all(log))] == [0, 1, 2, 3]
     if rolls:
-        assert f"{log.segments[1].base_offset:020d}.snapshot" in house.names()
+        assert f"{log.segments[1].base_offset:020d}.snapshot" in fixture.names()
 
 
-def test_rolls_by_age_without_an_append(house: LogHouse) -> None:
-    house.config = type(house.config)(segment_ms=1000)
-    log = house.create()
-    assert not log.maybe_roll(NOW + 5000)
-    log.append_as_leader(batch(1), 0, NOW)
-    assert not log.maybe_roll(NOW + 1000)
-    assert log.maybe_roll(NOW + 1001)
-    assert log.segments.bases == [0, 1]
+def test_the_age_of_a_segment_counts_from_its_first_record(fixture: LogFixture) -> None:
+    fixture.config = type(fixture.config)(segment_ms=1000)
+    log = fixture.create()
+    log.append_as_leader(batch(1, timestamp=NOW + 5000), 0, NOW + 5000)
+    log.append_as_leader(batch(1, timestamp=NOW + 6000), 0, NOW + 6000)
+    assert log.segments.bases == [0]
+    log.append_as_leader(batch(1, timestamp=NOW + 6001), 0, NOW + 6001)
+    assert log.segments.bases == [0, 2]
 
 
-def test_too_large_for_a_segment(house: LogHouse) -> None:
-    house.config = type(house.config)(segment_bytes=100)
-    log = house.create()
+def test_too_large_for_a_segment(fixture: LogFixture) -> None:
+    fixture.config = type(fixture.config)(segment_bytes=100)
+    log = fixture.create()
     with pytest.raises(ApiError) as refused:
         log.append_as_leader(batch(1, size=200), 0, NOW)
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_follower_takes_many_batches_as_they_are(house: LogHouse) -> None:
-    log = house.create()
+def test_follower_takes_many_batches_as_they_are(fixture: LogFixture) -> None:
+    log = fixture.create()
     sent = b"".join(batch(2, base=base, leader_epoch=base // 4) for base in range(0, 20, 2))
     info = log.append_as_follower(memoryview(sent + bytes(batch(2, base=20))[:-1]))
     assert (info.first_offset, info.last_offset, info.size) == (0, 19, len(sent))
@@ -169,8 +168,8 @@ def test_follower_takes_many_batches_as_they_are(house: LogHouse) -> None:
     assert log.end_offset_for_epoch(9) == (-1, -1)
 
 
-def test_follower_refuses_what_is_wrong(house: LogHouse) -> None:
-    log = house.create()
+def test_follower_refuses_what_is_wrong(fixture: LogFixture) -> None:
+    log = fixture.create()
     log.append_as_follower(batch(5))
     with pytest.raises(UnexpectedAppendOffsetError) as below:
         log.append_as_follower(batch(5, base=3))
@@ -183,8 +182,8 @@ def test_follower_refuses_what_is_wrong(house: LogHouse) -> None:
     assert log.log_end_offset == 5
 
 
-def test_high_watermark_stays_inside(house: LogHouse) -> None:
-    log = house.create()
+def test_high_watermark_stays_inside(fixture: LogFixture) -> None:
+    log = fixture.create()
     fill(log, [])
     log.append_as_leader(batch(4), 0, NOW)
     assert log.high_watermark == 0
@@ -193,9 +192,9 @@ def test_high_watermark_stays_inside(house: LogHouse) -> None:
     assert log.update_high_watermark(99) and log.high_watermark == 4
 
 
-def test_delete_records(house: LogHouse) -> None:
-    house.config = type(house.config)(segment_bytes=300, file_delete_delay_ms=0)
-    log = house.create()
+def test_delete_records(fixture: LogFixture) -> None:
+    fixture.config = type(fixture.config)(segment_bytes=300, file_delete_delay_ms=0)
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(20)])
     assert log.increment_log_start_offset(10)
     assert not log.increment_log_start_offset(4)
@@ -207,26 +206,26 @@ def test_delete_records(house: LogHouse) -> None:
     gone = log.delete_old_segments(NOW)
     assert gone and len(log.segments) == before - gone
     assert log.segments[0].base_offset <= 10 < log.segments[1].base_offset
-    assert house.names(".deleted") == []
+    assert fixture.names(".deleted") == []
 
 
-def test_retention_by_size_and_time(house: LogHouse) -> None:
-    house.config = type(house.config)(segment_bytes=300, retention_bytes=700, file_delete_delay_ms=0)
-    log = house.create()
+def test_retention_by_size_and_time(fixture: LogFixture) -> None:
+    fixture.config = type(fixture.config)(segment_bytes=300, retention_bytes=700, file_delete_delay_ms=0)
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(20)])
     log.delete_old_segments(NOW)
     assert 700 <= log.size <= 1000 and log.log_start_offset == log.segments[0].base_offset > 0
-    log.update_config(type(house.config)(segment_bytes=300, retention_ms=1000, file_delete_delay_ms=0))
+    log.update_config(type(fixture.config)(segment_bytes=300, retention_ms=1000, file_delete_delay_ms=0))
     assert log.delete_old_segments(NOW + 1000) == 0
     assert log.delete_old_segments(NOW + 1001) > 0
     assert log.size == 0 and log.log_start_offset == log.log_end_offset == 20
     # The base offset must survive a restart though nothing is in the log.
-    assert house.load().log_end_offset == 20
+    assert fixture.load().log_end_offset == 20
 
 
-def test_nothing_above_the_high_watermark_is_deleted(house: LogHouse) -> None:
-    house.config = type(house.config)(segment_bytes=300, retention_ms=1)
-    log = house.create()
+def test_nothing_above_the_high_watermark_is_deleted(fixture: LogFixture) -> None:
+    fixture.config = type(fixture.config)(segment_bytes=300, retention_ms=1)
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(10)])
     log.high_watermark = 3
     log.delete_old_segments(NOW + 10_000)
@@ -234,9 +233,9 @@ def test_nothing_above_the_high_watermark_is_deleted(house: LogHouse) -> None:
 
 
 @pytest.mark.parametrize("target", [0, 1, 3, 7, 30, 59, 60])
-def test_truncation(house: LogHouse, target: int) -> None:
-    house.config = type(house.config)(segment_bytes=600, index_interval_bytes=100)
-    log = house.create()
+def test_truncation(fixture: LogFixture, target: int) -> None:
+    fixture.config = type(fixture.config)(segment_bytes=600, index_interval_bytes=100)
+    log = fixture.create()
     fill(log, [batch(1, size=50, timestamp=NOW + n) for n in range(60)])
     assert log.truncate_to(target) is (target < 60)
     assert log.log_end_offset == log.high_watermark == target
@@ -245,23 +244,23 @@ def test_truncation(house: LogHouse, target: int) -> None:
     assert log.log_end_offset == target + 1
     assert log.epochs.entries[-1] == (3, target)
     log.close()
-    again = house.load(clean=True, recovery_point=target + 1)
+    again = fixture.load(clean=True, recovery_point=target + 1)
     assert again.log_end_offset == target + 1 and again.epochs.entries == log.epochs.entries
 
 
-def test_truncate_fully(house: LogHouse) -> None:
-    log = house.create()
+def test_truncate_fully(fixture: LogFixture) -> None:
+    log = fixture.create()
     fill(log, [batch(1, pid=1, sequence=0)])
     log.truncate_fully_and_start_at(50)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (50, 50, 50)
     assert log.latest_epoch is None and not log.producer_state.entries
     log.append_as_follower(batch(2, base=50))
-    assert house.load().log_end_offset == 52
+    assert fixture.load().log_end_offset == 52
 
 
-def test_timestamps(house: LogHouse) -> None:
-    house.config = type(house.config)(segment_bytes=400, index_interval_bytes=100)
-    log = house.create()
+def test_timestamps(fixture: LogFixture) -> None:
+    fixture.config = type(fixture.config)(segment_bytes=400, index_interval_bytes=100)
+    log = fixture.create()
     fill(log, [batch(2, size=20, timestamp=NOW + 10 * n) for n in range(30)], leader_epoch=5)
     for asked, offset in [(0, 0), (NOW, 0), (NOW + 1, 2), (NOW + 145, 30), (NOW + 290, 58)]:
         found = log.offset_for_timestamp(asked)
@@ -273,9 +272,9 @@ def test_timestamps(house: LogHouse) -> None:
 
 # trap: kafkalite/log/producer_state.py: A follower receives the ends of several transactions at once, and a look-up of
 # aborted ones stops too soon.
-def test_aborted_transactions_of_one_fetch_are_all_found(house: LogHouse) -> None:
+def test_aborted_transactions_of_one_fetch_are_all_found(fixture: LogFixture) -> None:
     """A follower that was away is sent the ends of transactions with the starts of later ones."""
-    log = house.create()
+    log = fixture.create()
     sent = b""
     for number in range(3):
         sent += bytes(batch(1, base=2 * number, pid=1, sequence=number, transactional=True))
@@ -289,43 +288,43 @@ def test_aborted_transactions_of_one_fetch_are_all_found(house: LogHouse) -> Non
         assert found[: upper // 2] == list(range(0, upper, 2)), upper
 
 
-def test_full_disk_refuses_and_goes_on(house: LogHouse) -> None:
-    log = house.create()
+def test_full_disk_refuses_and_goes_on(fixture: LogFixture) -> None:
+    log = fixture.create()
     fill(log, [batch(1)])
     before = read_all(log)
-    house.fs.fail, house.fs.only, house.fs.torn = {"pwrite": FULL}, ".log", 30
+    fixture.fs.fail, fixture.fs.only, fixture.fs.torn = {"pwrite": FULL}, ".log", 30
     with pytest.raises(ApiError) as refused:
         log.append_as_leader(batch(1, pid=4, sequence=0), 0, NOW)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.log_end_offset == 1 and not house.failures and not log.producer_state.entries
-    assert Path(house.path, "00000000000000000000.log").read_bytes() == before
-    house.fs.fail = {}
+    assert log.log_end_offset == 1 and not fixture.failures and not log.producer_state.entries
+    assert Path(fixture.path, "00000000000000000000.log").read_bytes() == before
+    fixture.fs.fail = {}
     assert log.append_as_leader(batch(1), 0, NOW).first_offset == 1
 
 
 @pytest.mark.parametrize("method", ["pwrite", "pread"])
-def test_broken_disk_ends_the_log(house: LogHouse, method: str) -> None:
-    log = house.create()
+def test_broken_disk_ends_the_log(fixture: LogFixture, method: str) -> None:
+    log = fixture.create()
     fill(log, [batch(1) for _ in range(200)])
-    house.fs.fail = {method: BROKEN}
+    fixture.fs.fail = {method: BROKEN}
     with pytest.raises(ApiError) as refused:
         log.append_as_leader(batch(1), 0, NOW) if method == "pwrite" else log.read(0, 10, 200, True)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert house.failures == [house.root]
-    house.fs.fail = {}
+    assert fixture.failures == [fixture.root]
+    fixture.fs.fail = {}
     with pytest.raises(ApiError):
         log.read(0, 10, 1, True)
 
 
-def test_flush_per_message(house: LogHouse) -> None:
-    house.config = type(house.config)(flush_messages=1)
-    log = house.create()
+def test_flush_per_message(fixture: LogFixture) -> None:
+    fixture.config = type(fixture.config)(flush_messages=1)
+    log = fixture.create()
     log.append_as_leader(batch(3), 0, NOW)
-    assert log.recovery_point == 3 and house.fs.synced
+    assert log.recovery_point == 3 and fixture.fs.synced
 
 
-def test_a_flush_says_nothing_of_what_was_written_after_a_cut(house: LogHouse) -> None:
-    log = house.create()
+def test_a_flush_says_nothing_of_what_was_written_after_a_cut(fixture: LogFixture) -> None:
+    log = fixture.create()
     fill(log, [batch(1) for _ in range(10)])
     work = log.prepare_flush()
     assert work is not None
@@ -338,11 +337,11 @@ def test_a_flush_says_nothing_of_what_was_written_after_a_cut(house: LogHouse) -
     assert log.recovery_point == 15 and log.prepare_flush() is None
 
 
-def test_message_formats_0_and_1_on_the_disk(house: LogHouse) -> None:
-    log = house.create()
+def test_message_formats_0_and_1_on_the_disk(fixture: LogFixture) -> None:
+    log = fixture.create()
     old = encode_message_set([Record(n, NOW + n, b"k", b"v" * 9) for n in range(40)], 1)
-    Path(house.path, "00000000000000000000.log").write_bytes(old)
-    log = house.load()
+    Path(fixture.path, "00000000000000000000.log").write_bytes(old)
+    log = fixture.load()
     log.update_high_watermark(40)
     assert log.log_end_offset == 40
     found = log.offset_for_timestamp(NOW + 7)
@@ -351,9 +350,9 @@ def test_message_formats_0_and_1_on_the_disk(house: LogHouse) -> None:
     assert log.append_as_leader(batch(1), 0, NOW).first_offset == 40
 
 
-def test_regions_outlive_their_segment(house: LogHouse) -> None:
-    house.config = type(house.config)(segment_bytes=300, retention_ms=1, file_delete_delay_ms=0)
-    log = house.create()
+def test_regions_outlive_their_segment(fixture: LogFixture) -> None:
+    fixture.config = type(fixture.config)(segment_bytes=300, retention_ms=1, file_delete_delay_ms=0)
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(10)])
     region = log.read(0, 100, 10, True).records
     assert region is not None

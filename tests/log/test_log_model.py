@@ -11,7 +11,7 @@ from kafkalite.log.log import Log
 from kafkalite.log.log_config import LogConfig
 from kafkalite.record.batch import iter_headers
 
-from .support import NOW, LogHouse, batch, read_all
+from .fixtures import NOW, LogFixture, batch, read_all
 
 Model = list[tuple[int, int, int]]
 """(base offset, last offset, sequence of the first record)."""
@@ -38,15 +38,15 @@ def check(log: Log, model: Model, start: int, rng: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_life_of_a_log(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    house = LogHouse(str(tmp_path))
-    house.config = LogConfig(
+    fixture = LogFixture(str(tmp_path))
+    fixture.config = LogConfig(
         segment_bytes=rng.choice([700, 3000]),
         index_interval_bytes=rng.choice([0, 200]),
         segment_index_bytes=rng.choice([64, 4096]),
         file_delete_delay_ms=0,
     )
-    house.pool_limit = rng.choice([1, 3, 50])
-    log = house.create()
+    fixture.pool_limit = rng.choice([1, 3, 50])
+    log = fixture.create()
     model: Model = []
     sequence = start = 0
     for _ in range(120):
@@ -65,10 +65,10 @@ def test_life_of_a_log(tmp_path: Path, seed: int) -> None:
                 start, sequence = model[at][0], model[at][2]
                 del model[at:]
         elif action == "crash":
-            log = house.load(clean=False, recovery_point=log.recovery_point, start=log.log_start_offset)
+            log = fixture.load(clean=False, recovery_point=log.recovery_point, start=log.log_start_offset)
         elif action == "clean":
             log.close()
-            log = house.load(clean=True, recovery_point=log.log_end_offset, start=log.log_start_offset)
+            log = fixture.load(clean=True, recovery_point=log.log_end_offset, start=log.log_start_offset)
         elif action == "flush":
             log.flush()
         elif action == "start" and model:

@@ -11,11 +11,11 @@ import pytest
 
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.file_system import OsFileSystem
+from kafkalite.log.file_system import FileSystem
 from kafkalite.log.log_manager import LogManager
 from kafkalite.testing.clock import ManualClock
 
-from .support import NOW, batch
+from .fixtures import NOW, batch, manager_config
 
 T = TypeVar("T")
 TP = TopicPartition("t", 0)
@@ -51,7 +51,7 @@ class Bench:
         return count
 
 
-class Watched(OsFileSystem):
+class Watched(FileSystem):
     """Notes who calls ``fsync``."""
 
     def __init__(self, bench: Bench) -> None:
@@ -79,7 +79,9 @@ def fs(bench: Bench) -> Watched:
 
 
 def manager(path: Path, fs: Watched, clock: ManualClock, bench: Bench, **values: Any) -> LogManager:
-    made = LogManager([str(path)], values, fs, clock, bench, 1, "cluster")
+    made = LogManager(
+        [str(path)], manager_config(values), fs, clock, bench, 1, "cluster", on_dir_failure=lambda _: None
+    )
     starting = deferred(made.start())
     assert not bool(starting.called), "logs are loaded, and recovered, elsewhere"
     bench.work()

@@ -10,13 +10,26 @@ import pytest
 
 from kafkalite.common.errors import ConfigError, StartupError
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.checkpoints import CheckpointError, decode_offsets, encode_offsets
 from kafkalite.log.file_system import File, FileHolder, FilePool, FileSystem
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.log_config import log_config
-from kafkalite.log.meta_properties import decode_meta_properties, encode_meta_properties, stored_broker_id
-from kafkalite.log.partition_folder import Folder, deleted_dir_name, dir_name, parse_dir_name, parse_file_name
-from kafkalite.log.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from kafkalite.log.log_dir_files import (
+    CheckpointError,
+    decode_meta_properties,
+    decode_offsets,
+    encode_meta_properties,
+    encode_offsets,
+    stored_broker_id,
+)
+from kafkalite.log.partition_folder import (
+    Folder,
+    decode_partition_metadata,
+    deleted_dir_name,
+    dir_name,
+    encode_partition_metadata,
+    parse_dir_name,
+    parse_file_name,
+)
 
 
 @pytest.mark.parametrize(

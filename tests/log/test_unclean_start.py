@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ApiError
-from kafkalite.common.tasks import InlineExecutor
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, decode_offsets
 from kafkalite.log.log import Log
 from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_dir_files import LOG_START_OFFSET, RECOVERY_POINT, decode_offsets
 from kafkalite.log.log_manager import LogManager
-from kafkalite.testing.clock import ManualClock
+from kafkalite.testing.clock import InlineExecutor, ManualClock
+from tests.support import run
 
-from .support import FULL, NOW, FaultyFileSystem, LogHouse, batch, fill, run
+from .fixtures import FULL, NOW, FaultyFileSystem, LogFixture, batch, fill, manager_config, marker
 
 EPOCHS = "leader-epoch-checkpoint"
 TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> LogHouse:
-    return LogHouse(str(tmp_path), segment_bytes=300)
+def fixture(tmp_path: Path) -> LogFixture:
+    return LogFixture(str(tmp_path), segment_bytes=300)
 
 
 def epochs_of_batches(log: Log) -> list[tuple[int, int]]:
@@ -47,22 +47,22 @@ def epochs_of_batches(log: Log) -> list[tuple[int, int]]:
     [(False, 0, 0), (False, 5, 5), (False, 99, 12), (True, 5, 5), (True, 12, 12), (True, 99, 12)],
 )
 def test_the_recovery_point_never_passes_the_checkpoint(
-    house: LogHouse, clean: bool, checkpoint: int, recovery_point: int
+    fixture: LogFixture, clean: bool, checkpoint: int, recovery_point: int
 ) -> None:
     """Recovery reads batches from the page cache, so that it proves nothing about the disk."""
-    log = house.create()
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(12)])
     log.close()
-    assert house.load(clean=clean, recovery_point=checkpoint).recovery_point == recovery_point
+    assert fixture.load(clean=clean, recovery_point=checkpoint).recovery_point == recovery_point
 
 
-def test_what_was_recovered_is_flushed_by_the_next_flush(house: LogHouse) -> None:
-    log = house.create()
+def test_what_was_recovered_is_flushed_by_the_next_flush(fixture: LogFixture) -> None:
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(12)])
-    again = house.load(recovery_point=0)
-    house.fs.synced.clear()
+    again = fixture.load(recovery_point=0)
+    fixture.fs.synced.clear()
     again.flush()
-    assert len(house.fs.synced) >= len(again.segments) > 3
+    assert len(fixture.fs.synced) >= len(again.segments) > 3
     assert again.recovery_point == 12
 
 
@@ -79,7 +79,9 @@ class Directory:
         self.manager = self._start()
 
     def _start(self) -> LogManager:
-        self.manager = LogManager([self.path], {}, self.fs, self.clock, InlineExecutor(), 1, "c")
+        self.manager = LogManager(
+            [self.path], manager_config(), self.fs, self.clock, InlineExecutor(), 1, "c", on_dir_failure=lambda _: None
+        )
         run(self.manager.start({"t": LogConfig(segment_bytes=300)}))
         return self.manager
 
@@ -116,10 +118,10 @@ def test_truncation_lowers_the_recovery_point_on_the_disk_first(directory: Direc
     assert directory.on_disk(RECOVERY_POINT) == log.recovery_point == log.segments.active.base_offset <= offset
 
 
-def test_a_shortened_segment_is_flushed_though_the_next_begins_at_the_cut(house: LogHouse) -> None:
+def test_a_shortened_segment_is_flushed_though_the_next_begins_at_the_cut(fixture: LogFixture) -> None:
     """Else lost power could bring back what was cut off, under the batches of the next segment."""
-    house.fs = fs = Syncs()
-    log = house.create()
+    fixture.fs = fs = Syncs()
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(4)])
     log.flush()
     shortened = log.segments[0]
@@ -159,7 +161,7 @@ def test_a_full_disk_refuses_a_truncation_below_the_recovery_point(directory: Di
     assert directory.on_disk(RECOVERY_POINT) == log.segments.active.base_offset == 2
 
 
-def test_a_log_that_starts_anew_lowers_its_log_start_on_the_disk_first(directory: Directory) -> None:
+def test_an_emptied_log_lowers_its_log_start_offset_on_the_disk_first(directory: Directory) -> None:
     """An old log start above the end of the log would make the next start drop the log."""
     log = directory.log()
     fill(log, [batch(1, size=50) for _ in range(12)])
@@ -173,7 +175,7 @@ def test_a_log_that_starts_anew_lowers_its_log_start_on_the_disk_first(directory
     assert (again.log_start_offset, again.log_end_offset) == (2, 6)
 
 
-def test_a_partition_made_anew_is_not_taken_for_the_deleted_one(directory: Directory) -> None:
+def test_a_recreated_partition_is_not_taken_for_the_deleted_one(directory: Directory) -> None:
     log = directory.log()
     fill(log, [batch(1, size=50) for _ in range(12)])
     log.increment_log_start_offset(11)
@@ -202,21 +204,57 @@ def test_recovery_that_cuts_below_the_recovery_point_lowers_it_on_the_disk(direc
     assert again.log_end_offset == 3
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_rebuilt_index_of_aborted_transactions_is_flushed(fixture: LogFixture, clean: bool) -> None:
+    """A flush syncs nothing below the recovery point, and lost power could leave the new index empty."""
+    log = fixture.create()
+    fill(log, [batch(1, pid=4, sequence=0, transactional=True)])
+    log.append_as_leader(marker(4, commit=False), 0, NOW, from_client=False)
+    fill(log, [batch(1), batch(1)])
+    log.close()
+    os.remove(f"{fixture.path}/{0:020d}.index")
+    again = fixture.load(clean=clean, recovery_point=4)
+    assert (again.recovery_point, again.log_end_offset) == (0, 4)
+
+
+@pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_one_missing_index_keeps_the_producers(house: LogHouse, suffix: str) -> None:
-    log = house.create()
+def test_a_rebuilt_index_is_flushed(fixture: LogFixture, suffix: str, clean: bool) -> None:
+    """Half of a time index looks right to the next start, and retention would believe its largest timestamp."""
+    log = fixture.create()
+    fill(log, [batch(1, size=50) for _ in range(12)])
+    log.close()
+    bases = [segment.base_offset for segment in log.segments]
+    os.remove(f"{fixture.path}/{bases[1]:020d}{suffix}")
+    assert fixture.load(clean=clean, recovery_point=12).recovery_point == bases[1]
+
+
+def test_a_time_index_of_zeros_is_rebuilt(fixture: LogFixture) -> None:
+    """Lost power leaves zeros of a file that was not synced; a largest timestamp of 0 is older than any retention."""
+    log = fixture.create()
+    fill(log, [batch(1, size=50) for _ in range(12)])
+    log.close()
+    path = Path(log.segments[0].time_index.path)
+    path.write_bytes(bytes(len(path.read_bytes())))
+    again = fixture.load(clean=False, recovery_point=12)
+    assert again.segments[0].largest_timestamp() == log.segments[0].largest_timestamp() > 0
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_one_missing_index_keeps_the_producers(fixture: LogFixture, suffix: str) -> None:
+    log = fixture.create()
     fill(log, [batch(2, pid=4, sequence=0)])
     log.close()
-    os.remove(f"{house.path}/{0:020d}{suffix}")
-    assert house.load(clean=True, recovery_point=2).producer_state.entries[4].last_sequence == 1
+    os.remove(f"{fixture.path}/{0:020d}{suffix}")
+    assert fixture.load(clean=True, recovery_point=2).producer_state.entries[4].last_sequence == 1
 
 
 # -- leader epochs
 
 
-def written(house: LogHouse, entries: list[tuple[int, int]], end: int) -> Log:
+def written(fixture: LogFixture, entries: list[tuple[int, int]], end: int) -> Log:
     """A log of single records up to ``end`` whose epochs begin as ``entries`` say."""
-    log = house.create()
+    log = fixture.create()
     starts = [start for _, start in entries]
     for offset in range(end):
         epoch = entries[sum(start <= offset for start in starts) - 1][0]
@@ -229,17 +267,17 @@ ENTRIES = [(0, 0), (1, 3), (2, 45), (3, 91)]
 
 
 @pytest.mark.parametrize("recovery_point", [0, 2, 45, 52, 91, 99])
-def test_recovery_keeps_where_epochs_begin(house: LogHouse, recovery_point: int) -> None:
-    written(house, ENTRIES, 100)
-    assert house.load(recovery_point=recovery_point).epochs.entries == ENTRIES
+def test_recovery_keeps_where_epochs_begin(fixture: LogFixture, recovery_point: int) -> None:
+    written(fixture, ENTRIES, 100)
+    assert fixture.load(recovery_point=recovery_point).epochs.entries == ENTRIES
 
 
 @pytest.mark.parametrize("segment", [0, 1, 9])
-def test_one_missing_index_keeps_later_epochs(house: LogHouse, segment: int) -> None:
-    log = written(house, ENTRIES, 100)
+def test_one_missing_index_keeps_later_epochs(fixture: LogFixture, segment: int) -> None:
+    log = written(fixture, ENTRIES, 100)
     log.close()
-    os.remove(f"{house.path}/{log.segments.bases[segment]:020d}.index")
-    assert house.load(clean=True, recovery_point=100).epochs.entries == ENTRIES
+    os.remove(f"{fixture.path}/{log.segments.bases[segment]:020d}.index")
+    assert fixture.load(clean=True, recovery_point=100).epochs.entries == ENTRIES
 
 
 @pytest.mark.parametrize(
@@ -253,29 +291,29 @@ def test_one_missing_index_keeps_later_epochs(house: LogHouse, segment: int) -> 
         pytest.param("", id="empty"),
     ],
 )
-def test_what_lost_power_leaves_of_the_epoch_file(house: LogHouse, text: str) -> None:
-    log = written(house, ENTRIES, 100)
-    Path(house.path, EPOCHS).write_text(text)
+def test_what_lost_power_leaves_of_the_epoch_file(fixture: LogFixture, text: str) -> None:
+    log = written(fixture, ENTRIES, 100)
+    Path(fixture.path, EPOCHS).write_text(text)
     base = max(base for base in log.segments.bases if base <= 40)
-    assert house.load(recovery_point=base).epochs.entries == ENTRIES
-    assert Path(house.path, EPOCHS).read_text() == "0\n4\n0 0\n1 3\n2 45\n3 91\n"
+    assert fixture.load(recovery_point=base).epochs.entries == ENTRIES
+    assert Path(fixture.path, EPOCHS).read_text() == "0\n4\n0 0\n1 3\n2 45\n3 91\n"
 
 
-def test_an_epoch_whose_first_batches_were_compacted_away_keeps_its_start(house: LogHouse) -> None:
+def test_an_epoch_whose_first_batches_were_compacted_away_keeps_its_start(fixture: LogFixture) -> None:
     """A later start would leave followers with a tail of the epoch before, which the leader has replaced."""
-    log = house.create()
+    log = fixture.create()
     for base, epoch in ((0, 0), (10, 0), (20, 2), (30, 2)):
         log.append_as_follower(batch(1, base=base, leader_epoch=epoch))
-    Path(house.path, EPOCHS).write_text("0\n2\n0 0\n2 15\n")
-    assert house.load(recovery_point=0).epochs.entries == [(0, 0), (2, 15)]
+    Path(fixture.path, EPOCHS).write_text("0\n2\n0 0\n2 15\n")
+    assert fixture.load(recovery_point=0).epochs.entries == [(0, 0), (2, 15)]
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_epochs_equal_those_of_the_batches(tmp_path: Path, seed: int) -> None:
     """Random epochs, recovery points, truncations and restarts, clean and unclean, with whole and lost indexes."""
     rng = random.Random(seed)
-    house = LogHouse(str(tmp_path), segment_bytes=rng.choice([500, 900, 5000]), file_delete_delay_ms=0)
-    log = house.create()
+    fixture = LogFixture(str(tmp_path), segment_bytes=rng.choice([500, 900, 5000]), file_delete_delay_ms=0)
+    log = fixture.create()
     epoch = 0
     for _ in range(60):
         action = rng.choice(["append"] * 6 + ["elect"] * 3 + ["cut", "flush", "clean", "kill", "kill", "start"])
@@ -300,9 +338,9 @@ def test_epochs_equal_those_of_the_batches(tmp_path: Path, seed: int) -> None:
                 log.close()
             for base in log.segments.bases:
                 if rng.random() < 0.1:
-                    Path(house.path, f"{base:020d}.index").unlink(missing_ok=True)
+                    Path(fixture.path, f"{base:020d}.index").unlink(missing_ok=True)
             recovery_point = log.log_end_offset if clean else rng.randint(0, log.recovery_point)
-            log = house.load(clean, recovery_point, log.log_start_offset)
+            log = fixture.load(clean, recovery_point, log.log_start_offset)
         # An epoch that begins at the end has no batch yet.
         known = [(epoch, start) for epoch, start in log.epochs.entries if start < log.log_end_offset]
         assert known == epochs_of_batches(log), action
@@ -311,39 +349,39 @@ def test_epochs_equal_those_of_the_batches(tmp_path: Path, seed: int) -> None:
 # -- what lost power may leave
 
 
-def test_batches_behind_a_hole_between_two_segments_are_dropped(house: LogHouse) -> None:
+def test_batches_behind_a_hole_between_two_segments_are_dropped(fixture: LogFixture) -> None:
     """The end of one file was lost, the next file was not; the leader would never send what is missing."""
-    log = house.create()
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(12)])
     second = log.segments[1]
     first_batch = next(iter(second.headers()))[1].size
     os.truncate(second.path, first_batch)
-    again = house.load(recovery_point=0)
+    again = fixture.load(recovery_point=0)
     assert again.log_end_offset == second.base_offset + 1
     assert again.segments.bases == log.segments.bases[:2]
 
 
-def test_segments_that_overlap_are_cut(house: LogHouse) -> None:
+def test_segments_that_overlap_are_cut(fixture: LogFixture) -> None:
     """A truncation that did not reach the disk, and a segment begun after it that did."""
-    log = house.create()
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(6)])
     bases = log.segments.bases
-    os.rename(f"{house.path}/{bases[2]:020d}.log", f"{house.path}/{bases[2] - 1:020d}.log")
+    os.rename(f"{fixture.path}/{bases[2]:020d}.log", f"{fixture.path}/{bases[2] - 1:020d}.log")
     for suffix in (".index", ".timeindex"):
-        os.remove(f"{house.path}/{bases[2]:020d}{suffix}")
-    assert house.load(recovery_point=0).log_end_offset == bases[2]
+        os.remove(f"{fixture.path}/{bases[2]:020d}{suffix}")
+    assert fixture.load(recovery_point=0).log_end_offset == bases[2]
 
 
 @pytest.mark.parametrize(("policy", "cleaned_to"), [(("compact",), 0), (("delete",), 6)])
-def test_holes_that_compaction_made_stay(house: LogHouse, policy: tuple[str, ...], cleaned_to: int) -> None:
-    house.config = LogConfig(segment_bytes=300, cleanup_policy=policy)
-    log = house.create()
+def test_holes_that_compaction_made_stay(fixture: LogFixture, policy: tuple[str, ...], cleaned_to: int) -> None:
+    fixture.config = LogConfig(segment_bytes=300, cleanup_policy=policy)
+    log = fixture.create()
     for base in range(4):
         log.append_as_follower(batch(1, base=base, size=50))
     second = log.segments[1]
     os.truncate(second.path, next(iter(second.headers()))[1].size)
     log.append_as_follower(batch(1, base=4, size=50))
-    again = house.loader().load(False, 0, 0, cleaned_to)
+    again = fixture.loader().load(False, 0, 0, cleaned_to)
     assert again.log_end_offset == 5
 
 
@@ -378,14 +416,14 @@ class Syncs(FaultyFileSystem):
         super().sync_dir(path)
 
 
-def test_a_truncation_makes_the_removal_of_segments_durable(house: LogHouse) -> None:
+def test_a_truncation_makes_the_removal_of_segments_durable(fixture: LogFixture) -> None:
     """Segments that came back would stand behind batches that were written after the truncation."""
-    house.fs = fs = Syncs()
-    log = house.create()
+    fixture.fs = fs = Syncs()
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(12)])
     fs.paths.clear()
     log.truncate_to(log.segments[1].base_offset + 1)
-    assert house.path in fs.paths
+    assert fixture.path in fs.paths
 
 
 def test_the_first_flush_makes_the_folder_itself_durable(directory: Directory) -> None:
@@ -424,9 +462,9 @@ def test_a_deletion_is_durable_when_it_is_done(directory: Directory) -> None:
     assert log.dir.endswith("-delete") and directory.path in fs.paths
 
 
-def test_a_flush_that_failed_leaves_the_epoch_file_to_the_next(house: LogHouse) -> None:
-    house.fs = fs = Syncs()
-    log = house.create()
+def test_a_flush_that_failed_leaves_the_epoch_file_to_the_next(fixture: LogFixture) -> None:
+    fixture.fs = fs = Syncs()
+    log = fixture.create()
     fill(log, [batch(1)], leader_epoch=3)
     fs.fail = {"open": FULL}
     fs.only = EPOCHS
@@ -440,69 +478,98 @@ def test_a_flush_that_failed_leaves_the_epoch_file_to_the_next(house: LogHouse) 
     assert log.epochs.path in fs.paths
 
 
-def refuse_epoch_files(house: LogHouse) -> None:
+def refuse_epoch_files(fixture: LogFixture) -> None:
     """From now on the disk has no room for a new epoch file."""
-    house.fs.fail = {"write_file": FULL}
-    house.fs.only = EPOCHS
+    fixture.fs.fail = {"write_file": FULL}
+    fixture.fs.only = EPOCHS
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_a_flush_writes_the_epochs_that_a_full_disk_refused(house: LogHouse, clean: bool) -> None:
-    log = house.create()
+def test_a_flush_writes_the_epochs_that_a_full_disk_refused(fixture: LogFixture, clean: bool) -> None:
+    log = fixture.create()
     fill(log, [batch(1)])
-    refuse_epoch_files(house)
+    refuse_epoch_files(fixture)
     fill(log, [batch(1)], leader_epoch=1)
-    house.fs.fail.clear()
+    fixture.fs.fail.clear()
     fill(log, [batch(1, size=60) for _ in range(4)], leader_epoch=1)
     assert len(log.segments) > 1, "no start reads the closed segment, in which epoch 1 begins"
     log.flush()
     if clean:
         log.close()
-    assert house.load(clean, log.recovery_point).epochs.entries == [(0, 0), (1, 1)]
+    assert fixture.load(clean, log.recovery_point).epochs.entries == [(0, 0), (1, 1)]
 
 
-def test_the_recovery_point_does_not_pass_an_epoch_that_is_not_in_the_file(house: LogHouse) -> None:
-    log = house.create()
-    refuse_epoch_files(house)
+def test_the_recovery_point_does_not_pass_an_epoch_that_is_not_in_the_file(fixture: LogFixture) -> None:
+    log = fixture.create()
+    refuse_epoch_files(fixture)
     fill(log, [batch(1)], leader_epoch=1)
     with pytest.raises(ApiError):
         log.flush()
-    assert (log.recovery_point, house.failures) == (0, []), "a full disk does not end the directory"
+    assert (log.recovery_point, fixture.failures) == (0, []), "a full disk does not end the directory"
 
 
 def test_an_append_that_cannot_be_flushed_for_its_epoch_changes_nothing(tmp_path: Path) -> None:
-    house = LogHouse(str(tmp_path), flush_messages=1)
-    log = house.create()
-    refuse_epoch_files(house)
-    fill(log, [batch(1)], leader_epoch=1)
+    fixture = LogFixture(str(tmp_path), flush_messages=1)
+    log = fixture.create()
+    fill(log, [batch(1)])
+    refuse_epoch_files(fixture)
+    log.assign_epoch_start(1, 1)
     with pytest.raises(ApiError):
         log.append_as_leader(batch(1), 1, NOW)
-    assert (log.log_end_offset, house.failures) == (1, [])
-    house.fs.fail.clear()
+    assert (log.log_end_offset, fixture.failures) == (1, [])
+    fixture.fs.fail.clear()
     log.append_as_leader(batch(1), 1, NOW)
     assert (log.log_end_offset, log.recovery_point) == (2, 2)
 
 
-def test_an_fsync_that_fails_ends_the_directory_even_on_a_full_disk(house: LogHouse) -> None:
+def test_a_follower_does_not_flush_over_an_epoch_that_is_not_in_the_file(tmp_path: Path) -> None:
+    fixture = LogFixture(str(tmp_path), flush_messages=1)
+    log = fixture.create()
+    refuse_epoch_files(fixture)
+    with pytest.raises(ApiError):
+        log.append_as_follower(batch(1, leader_epoch=1))
+    assert (log.log_end_offset, log.recovery_point, fixture.failures) == (1, 0, [])
+    fixture.fs.fail.clear()
+    log.append_as_follower(batch(1, base=1, leader_epoch=1))
+    assert fixture.load(recovery_point=log.recovery_point).epochs.entries == [(1, 0)]
+    assert log.recovery_point == 2
+
+
+def test_an_append_whose_flush_was_refused_counts_for_its_producer(tmp_path: Path) -> None:
+    """Its batch is in the log, so what the producer sends again is a duplicate."""
+    fixture = LogFixture(str(tmp_path), flush_messages=1, index_interval_bytes=0)
+    log = fixture.create()
+    log.append_as_leader(batch(1, pid=1, sequence=0), 0, NOW)
+    fixture.fs.fail, fixture.fs.only = {"pwrite": FULL}, ".index"
+    with pytest.raises(ApiError):
+        log.append_as_leader(batch(1, pid=1, sequence=1), 0, NOW)
+    fixture.fs.fail = {}
+    assert log.append_as_leader(batch(1, pid=1, sequence=1), 0, NOW).first_offset == 1
+    assert (log.log_end_offset, fixture.failures) == (2, [])
+    assert log.recovery_point == 2, "it is on the disk before it is acknowledged"
+
+
+def test_an_fsync_that_fails_ends_the_directory_even_on_a_full_disk(fixture: LogFixture) -> None:
     """The kernel reports it once, and drops what it could not write: a second fsync proves nothing."""
-    log = house.create()
+    log = fixture.create()
     fill(log, [batch(1)])
-    house.fs.fail["fsync"] = FULL
+    fixture.fs.fail["fsync"] = FULL
     with pytest.raises(ApiError):
         log.flush()
-    assert house.failures == [house.root] and log.recovery_point == 0
+    assert fixture.failures == [fixture.root] and log.recovery_point == 0
 
 
-def test_many_segments_are_flushed_in_steps(house: LogHouse) -> None:
+def test_many_segments_are_flushed_in_steps(fixture: LogFixture) -> None:
     """After an unclean start, with files of thousands of segments open at once, none would be left for clients."""
-    house.config = LogConfig(segment_bytes=130)
-    log = house.create()
+    fixture.config = LogConfig(segment_bytes=130)
+    log = fixture.create()
     fill(log, [batch(1, size=50) for _ in range(150)])
-    again = house.load(recovery_point=0)
+    again = fixture.load(recovery_point=0)
     assert len(again.segments) == 150
     steps = []
     while (work := again.prepare_flush()) is not None:
         work.run()
         again.flushed(work)
         steps.append(again.recovery_point)
-    assert steps == [64, 128, 150]
+    # Each step begins with the segment that ends at the recovery point.
+    assert steps == [64, 127, 150]

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from kafkalite.common.tasks import Future
@@ -101,6 +102,9 @@ class FakeReactor(Clock):
     def removeWriter(self, writer: Any) -> None:  # noqa: N802
         self.writers.discard(writer)
 
+    def resolve(self, name: str) -> Deferred[str]:  # noqa: ARG002
+        return Deferred()
+
     def turn(self) -> None:
         """What is due now is called."""
         self.advance(0)
@@ -121,7 +125,7 @@ class ManualExecutor:
         call, future = self.work.pop(0)
         try:
             result = call()
-        except OSError as error:
+        except Exception as error:
             future.errback(error)
         else:
             future.callback(result)

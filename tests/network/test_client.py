@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
 
 from kafkalite.common.tasks import deferred
 from kafkalite.network.client import BrokerConnection, ConnectionLost
+from kafkalite.network.sockets import OsSockets
 from tests.network.fakes import FakeReactor, FakeSocket
 
 
 def open_connection() -> tuple[FakeReactor, FakeSocket, BrokerConnection]:
     reactor = FakeReactor()
-    connection = BrokerConnection(reactor, "broker", 9092, "follower")
+    connection = BrokerConnection(reactor, "broker", 9092, "follower", sockets=OsSockets(reactor))
     sock = FakeSocket()
     connection.attach(sock)
     connection.doWrite()
@@ -106,7 +109,7 @@ def test_nonsense_closes_the_connection(data: bytes) -> None:
     work.addErrback(lambda _: None)
 
 
-def test_a_lost_connection_fails_what_is_under_way() -> None:
+def test_a_lost_connection_fails_the_outstanding_requests() -> None:
     reactor, sock, connection = open_connection()
     work = deferred(connection.send(1, 11, b""))
     sock.ended = True
@@ -131,8 +134,7 @@ def test_a_slow_broker_gets_the_whole_request() -> None:
 
 def test_connecting_takes_no_longer_than_its_timeout() -> None:
     reactor = FakeReactor()
-    reactor.resolve = lambda _: Deferred()  # type: ignore[attr-defined]
-    connection = BrokerConnection(reactor, "nowhere", 9092, None)
+    connection = BrokerConnection(reactor, "nowhere", 9092, None, sockets=OsSockets(reactor))
     work = deferred(connection.connect(3.0))
     reactor.advance(3.1)
     assert "no connection within 3 s" in failure_of(work)
@@ -141,13 +143,12 @@ def test_connecting_takes_no_longer_than_its_timeout() -> None:
 
 def test_a_refused_connection_says_so() -> None:
     reactor = FakeReactor()
-    reactor.resolve = lambda _: Deferred()  # type: ignore[attr-defined]
-    connection = BrokerConnection(reactor, "broker", 9092, None)
+    connection = BrokerConnection(reactor, "broker", 9092, None, sockets=OsSockets(reactor))
     work = deferred(connection.connect())
     sock = FakeSocket()
     sock.getsockopt = lambda *_: errno.ECONNREFUSED  # type: ignore[method-assign]
     connection.attach(sock)
-    connection.connectionLost(None)
+    connection.connectionLost(Failure(ConnectionDone()))  # type: ignore[no-untyped-call]
     assert "Connection refused" in failure_of(work)
     assert sock.closed
 

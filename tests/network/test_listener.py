@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import StartupError
+from kafkalite.network.endpoint_security import PLAINTEXT
 from kafkalite.network.listener import ACCEPT_PAUSE, Listener
 from kafkalite.network.sockets import OsSockets
 from tests.network.fakes import FakeSocket, Harness
@@ -36,7 +37,10 @@ def listener() -> tuple[Harness, ListeningSocket, Listener]:
     harness = Harness()
     sock = ListeningSocket()
     server = harness.server
-    return harness, sock, Listener(server.reactor, sock, "EXTERNAL", server.accepted, server.complaints)
+    opened = Listener(
+        server.reactor, sock, "EXTERNAL", PLAINTEXT, server.accepted, server.quotas.has_slot, server.complaints
+    )
+    return harness, sock, opened
 
 
 def test_all_that_wait_are_accepted() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.common.types import FileRegion
+from kafkalite.common.types import Buffer, FileRegion
 from kafkalite.network.output_queue import SMALL, WINDOW, OutputQueue, RegionError, WriteResult, is_resident, read_ahead
 from tests.network.fakes import FakeSocket, memory_files
 
@@ -56,7 +56,7 @@ def test_a_long_cold_region_is_cut_into_windows() -> None:
     assert queue.size == 0
 
 
-def test_nobody_writes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_write_sends_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalite.network.output_queue.TURN", 1000)
     queue = OutputQueue()
     with memory_files():
@@ -157,9 +157,12 @@ class Taker:
     def fileno(self) -> int:
         return -1
 
-    def send(self, data: bytes, _flags: int = 0) -> int:
+    def send(self, data: Buffer, _flags: int = 0) -> int:
         self.taken.append(bytes(data))
         return len(data)
+
+    def sendmsg(self, buffers: list[Buffer], _: object = (), __: int = 0) -> int:
+        return self.send(b"".join(buffers))
 
     def send_file(self, _sock: object, fd: int, position: int, count: int) -> int:
         return self.send(os.pread(fd, count, position))

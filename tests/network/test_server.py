@@ -15,8 +15,10 @@ from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import FileRegion
 from kafkalite.network import output_queue
+from kafkalite.network.endpoint_security import PLAINTEXT
 from kafkalite.network.limits import NetworkLimits
 from kafkalite.network.request import Request
+from kafkalite.network.request_memory import RESERVE
 from kafkalite.network.sockets import OsSockets
 from tests.network.fakes import FakeSocket, Harness, ManualExecutor, answers, echo, frame, memory_files
 
@@ -62,6 +64,17 @@ def test_answers_leave_in_the_order_of_the_requests() -> None:
     harness.reactor.turn()
     assert answers(sock.sent) == [(1, b"1"), (3, b"3"), (4, b"4")]
     assert harness.server.memory.outstanding == connection.outstanding == 0
+
+
+def test_a_request_is_handled_although_its_client_has_closed_the_connection() -> None:
+    """As Kafka's ``Selector`` does it, for producers with acks=0; also if it waited for the broker's start."""
+    harness = Harness()
+    sock, connection = harness.client()
+    sock.ended = True
+    harness.receive(sock, connection, frame(1) + frame(2))
+    connection.doRead()
+    assert [request.header.correlation_id for request in harness.handler.requests] == [1, 2]
+    assert sock.closed
 
 
 def test_a_second_answer_is_ignored() -> None:
@@ -257,16 +270,62 @@ def test_memory_is_bounded_over_all_connections() -> None:
     harness = Harness(NetworkLimits(max_inflight_bytes=100_000))
     greedy, greedy_connection = harness.client()
     modest, modest_connection = harness.client()
+    harness.receive(modest, modest_connection, frame(0))
     harness.receive(greedy, greedy_connection, frame(1, bytes(150_000)))
     assert harness.server.memory.is_exhausted
     harness.receive(modest, modest_connection, frame(2))
-    assert len(harness.handler.requests) == 1
+    assert len(harness.handler.requests) == 2
     assert modest_connection not in harness.reactor.readers
-    harness.handler.requests[0].respond([b""])
+    harness.handler.requests[1].respond([b""])
     harness.reactor.turn()
     harness.receive(modest, modest_connection, b"")
     modest_connection.doRead()
-    assert len(harness.handler.requests) == 2
+    assert len(harness.handler.requests) == 3
+
+
+def test_a_request_that_waits_without_its_body_takes_no_memory() -> None:
+    """Else a follower would not be read while produces wait for it."""
+    harness = Harness(NetworkLimits(max_inflight_bytes=100_000))
+    producer, producer_connection = harness.client()
+    follower, follower_connection = harness.client()
+    harness.receive(follower, follower_connection, frame(0))
+    harness.receive(producer, producer_connection, frame(1, bytes(150_000)))
+    held = harness.server.memory.held
+    harness.handler.requests[1].release_body()
+    assert (held > 150_000, harness.server.memory.held < 1000) == (True, True)
+    harness.receive(follower, follower_connection, frame(2))
+    assert len(harness.handler.requests) == 3
+    for request in harness.handler.requests:
+        request.respond([b""])
+    harness.reactor.turn()
+    assert (harness.server.memory.held, harness.server.memory.outstanding) == (0, 0)
+    assert [number for number, _ in answers(producer.sent)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("held", "is_of_controller", "is_new", "is_read"),
+    [
+        (150_000, False, False, False),
+        (150_000, True, False, True),
+        (150_000, False, True, True),
+        (101_000 + RESERVE, True, False, True),
+        (101_000 + RESERVE, False, True, False),
+    ],
+)
+def test_a_controller_is_heard_though_the_memory_for_requests_is_exhausted(
+    held: int, is_of_controller: bool, is_new: bool, is_read: bool
+) -> None:
+    harness = Harness(NetworkLimits(max_inflight_bytes=100_000))
+    greedy, greedy_connection = harness.client()
+    sock, connection = harness.client()
+    if not is_new:
+        harness.receive(sock, connection, frame(0))
+    connection.info.is_of_controller = is_of_controller
+    harness.receive(greedy, greedy_connection, frame(1, bytes(held)))
+    assert harness.server.memory.is_exhausted
+    before = len(harness.handler.requests)
+    harness.receive(sock, connection, frame(2))
+    assert (len(harness.handler.requests) > before) is is_read
 
 
 def test_memory_is_given_back_by_those_who_leave() -> None:
@@ -286,7 +345,7 @@ def test_memory_is_given_back_by_those_who_leave() -> None:
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_leaving_with_requests_under_way(early: bool) -> None:
+def test_a_client_may_leave_with_outstanding_requests(early: bool) -> None:
     harness = Harness()
     sock, connection = harness.client()
     harness.receive(sock, connection, frame(1) + frame(2))
@@ -364,17 +423,17 @@ def test_the_log_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
     assert "990 more" in caplog.text
 
 
-def test_limits_on_connections(caplog: pytest.LogCaptureFixture) -> None:
-    harness = Harness(NetworkLimits(max_connections=3, max_connections_per_ip=2))
+def test_an_address_has_so_many_connections_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness(NetworkLimits(max_connections_per_ip=2, max_connections_per_ip_overrides={"10.0.0.2": 1}))
     first, connection = harness.client("10.0.0.1")
     harness.client("10.0.0.1")
     refused, nothing = harness.connect("10.0.0.1")
     assert (refused.closed, nothing) == (True, None)
     assert "max.connections.per.ip=2" in caplog.text
     harness.client("10.0.0.2")
-    refused, nothing = harness.connect("10.0.0.3")
+    refused, nothing = harness.connect("10.0.0.2")
     assert refused.closed
-    assert "max.connections=3" in caplog.text
+    assert "max.connections.per.ip=1" in caplog.text
     connection.close("test")
     assert first.closed
     harness.client("10.0.0.1")
@@ -384,6 +443,8 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     harness = Harness(NetworkLimits(idle_timeout=100.0))
     harness.server._plan_sweep()
     idle, _ = harness.client()
+    controller, controllers_connection = harness.client()
+    controllers_connection.info.is_of_controller = True
     half, half_connection = harness.client()
     waiting, waiting_connection = harness.client()
     stuck, stuck_connection = harness.client()
@@ -396,12 +457,12 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     for _ in range(12):
         harness.reactor.advance(10)
         harness.receive(busy, busy_connection, frame(1))
-    closed = [sock.closed for sock in (idle, half, waiting, stuck, busy)]
-    assert closed == [True, True, False, True, False]
+    closed = [sock.closed for sock in (idle, half, waiting, stuck, busy, controller)]
+    assert closed == [True, True, False, True, False, False]
     assert harness.server.memory.held == harness.handler.requests[0].size
 
 
-def test_stopping_gives_answers_that_are_under_way() -> None:
+def test_a_stop_sends_the_outstanding_answers() -> None:
     harness = Harness()
     quiet, _ = harness.client()
     sock, connection = harness.client()
@@ -427,7 +488,7 @@ def test_stopping_waits_no_longer_than_its_grace() -> None:
     assert sock.closed
 
 
-def test_random_bytes_leave_no_memory_behind_and_disturb_nobody() -> None:
+def test_random_bytes_leave_no_memory_behind_and_disturb_no_other_client() -> None:
     rng = random.Random(3)
     harness = Harness(NetworkLimits(max_request_bytes=1_000_000))
     harness.handler.answer = echo
@@ -489,8 +550,8 @@ def test_several_ports_are_taken_or_none() -> None:
 
     harness = Harness()
     harness.server._sockets = Ports(harness.reactor)
-    assert harness.server.bind_all([("h", 1, "A"), ("h", 2, "B")]) == {"A": 1, "B": 2}
+    assert harness.server.bind_all([("h", 1, "A", PLAINTEXT), ("h", 2, "B", PLAINTEXT)]) == {"A": 1, "B": 2}
     with pytest.raises(StartupError, match="h:9"):
-        harness.server.bind_all([("h", 3, "C"), ("h", 9, "D")])
-    assert [listener for _, listener in harness.server._bound] == ["A", "B"]
+        harness.server.bind_all([("h", 3, "C", PLAINTEXT), ("h", 9, "D", PLAINTEXT)])
+    assert [listener for _, listener, _ in harness.server._bound] == ["A", "B"]
     assert [sock.closed for sock in Ports.taken] == [False, False, True]

@@ -35,6 +35,25 @@ def test_tls_and_sasl() -> None:
     }
 
 
+def test_kerberos() -> None:
+    module = "com.sun.security.auth.module.Krb5LoginModule required"
+    kafka = {
+        "bootstrap.servers": "a:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.jaas.config": f'{module} useKeyTab=true keyTab="/k" principal="u@R";',
+    }
+    assert librdkafka_settings(kafka) == {
+        "bootstrap.servers": "a:1",
+        "client.id": "kafkalite-pipeline",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.kerberos.keytab": "/k",
+        "sasl.kerberos.principal": "u@R",
+    }
+
+
 def test_without_any() -> None:
     assert librdkafka_settings({"bootstrap.servers": "a:1", "client.id": "me"}) == {
         "bootstrap.servers": "a:1",
@@ -46,6 +65,6 @@ def test_without_any() -> None:
 @pytest.mark.parametrize(
     "kafka", [{"bootstrap.servers": "here"}, {"bootstrap.servers": "a:1", "security.protocol": "x"}]
 )
-def test_what_makes_no_sense(kafka: dict[str, str]) -> None:
+def test_invalid_settings_are_refused(kafka: dict[str, str]) -> None:
     with pytest.raises(PipelineError, match=r"^p\.toml \[kafka\]: Invalid "):
         check_topics(Pipeline("p", "connect", kafka, where="p.toml"), ["t"])

@@ -1,4 +1,4 @@
-"""What a pipeline's file says."""
+"""The contents of a pipeline's file."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_wrong(text: str) -> None:
+def test_invalid_files_are_refused(text: str) -> None:
     with pytest.raises(PipelineError) as caught:
         parse(text, "p.toml", {})
     assert str(caught.value).startswith(BAD[text])

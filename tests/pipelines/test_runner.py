@@ -43,7 +43,7 @@ def test_a_job_of_ones_own(module: ModuleType) -> None:
 
 
 def test_a_job_that_cannot_be(module: ModuleType) -> None:
-    """Its own check, which needs no Spark, has been asked."""
+    """The job's own check, which needs no Spark, was called."""
 
     def check(asked: Pipeline, options: Options) -> None:
         raise PipelineError(f"{asked.where}: no {options.topic}")
@@ -53,7 +53,7 @@ def test_a_job_that_cannot_be(module: ModuleType) -> None:
         load_job(pipeline())
 
 
-def test_what_is_no_job(module: ModuleType) -> None:
+def test_an_invalid_job_is_refused(module: ModuleType) -> None:
     del module.start
     with pytest.raises(PipelineError, match=r"is no job: somebodys\.job has no 'start'$"):
         load_job(pipeline())
@@ -63,7 +63,7 @@ def test_what_is_no_job(module: ModuleType) -> None:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_every_job_is_one(name: str) -> None:
-    """Those of the table are there, and miss only their options."""
+    """The jobs of the table exist, and their only error is the missing options."""
     with pytest.raises(PipelineError, match=r"^p\.toml( \[\w+\])?: (the key|unknown key)"):
         load_job(Pipeline("p", name, {"bootstrap.servers": "h:1"}, options={"nobody_has_this": 1}, where="p.toml"))
 

@@ -28,7 +28,7 @@ def status(state: RunState = RunState.RUNNING) -> PipelineStatus:
     )
 
 
-def test_what_was_said_is_read(tmp_path: Path) -> None:
+def test_a_written_state_is_read(tmp_path: Path) -> None:
     state, said = PipelineState(tmp_path, "p"), status()
     assert state.read() is None
     with state.running():
@@ -75,7 +75,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
         PipelineState(tmp_path, "p").read()
 
 
-def test_where_it_all_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKALITE_STATE", "/somewhere")
     assert default_base() == Path("/somewhere")
     monkeypatch.delenv("KAFKALITE_STATE")

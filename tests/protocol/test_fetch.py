@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 import uuid
 
 import pytest
 
 from kafkalite.common.types import ZERO_UUID, FileRegion, Part, uuid_from_text
-from kafkalite.protocol import codec
+from kafkalite.protocol import codec, messages
 from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.fetch import (
@@ -21,6 +22,7 @@ from kafkalite.protocol.fetch import (
     encode_fetch_request,
     encode_fetch_response,
 )
+from kafkalite.protocol.wire import write_uvarint
 from tests.protocol.golden import GOLDEN, Golden
 
 VERSIONS = range(SUPPORTED[ApiKey.FETCH].max + 1)
@@ -72,6 +74,7 @@ def test_the_library_reads_our_requests(version: int) -> None:
     forgotten: list[ForgottenPartition] = [("t", TOPIC_ID, 4), ("t", TOPIC_ID, 5)]
     body = encode_fetch_request(version, FetchRequest(2, 99, 500, 1, 1 << 23, 0, 7, 8, partitions, forgotten, "r"))
     message = codec.decode_request(ApiKey.FETCH, version, memoryview(body))
+    assert isinstance(message, messages.FetchRequest)
     assert [len(topic.partitions) for topic in message.topics] == [2, 1]
     first = message.topics[0].partitions[0]
     assert (first.partition, first.fetch_offset, first.partition_max_bytes) == (0, 100, 1 << 20)
@@ -172,3 +175,21 @@ def test_messages_cut_short_anywhere_are_refused(golden: Golden) -> None:
 def test_absurd_requests_are_refused(version: int, body: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_fetch(version, memoryview(body))
+
+
+def test_unknown_tagged_fields_take_no_memory() -> None:
+    tags = range(1000, 11_000)
+    body = encode_fetch_request(12, FetchRequest(-1, -1, 500, 1, 1 << 20, 0, 0, -1, [], []))
+    body = body[:-1] + write_uvarint(len(tags)) + b"".join(write_uvarint(tag) + b"\0" for tag in tags)
+    # The least of several runs, because tracemalloc also counts what other threads of the test process allocate.
+    assert min(_peak_of_decoding(body) for _ in range(3)) < len(body)
+
+
+def _peak_of_decoding(body: bytes) -> int:
+    """The most bytes that are allocated at a time while a Fetch request of version 12 is decoded."""
+    tracemalloc.start()
+    try:
+        assert decode_fetch(12, memoryview(body)).max_wait_ms == 500
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

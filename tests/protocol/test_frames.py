@@ -11,8 +11,6 @@ from kafkalite.protocol.api_keys import (
     FIRST_FLEXIBLE,
     SUPPORTED,
     ApiKey,
-    request_header_version,
-    response_header_version,
 )
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.frames import (
@@ -64,17 +62,17 @@ def test_absurd_lengths_are_refused_before_anything_is_allocated(size: int) -> N
 def test_an_announcement_costs_little() -> None:
     parser = FrameParser(2**31 - 1)
     assert parser.feed(struct.pack(">i", 1 << 30) + b"x") == []
-    assert parser.held == FrameParser.STRANGER
+    assert parser.held == FrameParser.FIRST_ALLOCATION
 
 
 def test_who_kept_the_word_once_is_believed_more() -> None:
     parser = FrameParser(2**31 - 1)
     assert len(parser.feed(stream([b"x" * 500_000]))) == 1
     parser.feed(struct.pack(">i", 1 << 30) + b"x")
-    assert parser.held == FrameParser.ACQUAINTANCE
+    assert parser.held == FrameParser.LATER_ALLOCATION
 
 
-def test_who_is_trusted_gets_memory_for_the_whole_frame_at_once() -> None:
+def test_a_trusted_peer_gets_memory_for_the_whole_frame_at_once() -> None:
     parser = FrameParser(1 << 24, trusted=True)
     parser.feed(struct.pack(">i", 1 << 23) + b"x")
     assert parser.held == 1 << 23
@@ -93,9 +91,14 @@ def test_who_is_trusted_gets_memory_for_the_whole_frame_at_once() -> None:
         (999, 7, 1, 0),
     ],
 )
-def test_header_versions(api_key: int, version: int, request_version: int, response_version: int) -> None:
-    assert request_header_version(api_key, version) == request_version
-    assert response_header_version(api_key, version) == response_version
+def test_versions_of_headers(api_key: int, version: int, request_version: int, response_version: int) -> None:
+    """Request headers of version 0 have no client id; of 2, and response headers of 1, tagged fields."""
+    head = struct.pack(">hhi", api_key, version, 5) + (b"", b"\xff\xff", b"\xff\xff\0")[request_version]
+    header, body_at = parse_request_header(memoryview(head + b"\1body" * 9))
+    assert (header, body_at) == (RequestHeader(api_key, version, 5, None), len(head))
+    answer = response_header(header)
+    assert answer == struct.pack(">i", 5) + b"\0" * response_version
+    assert response_body_offset(api_key, version, memoryview(answer + b"\1body")) == len(answer)
 
 
 @pytest.mark.parametrize("client_id", [None, "", "me", "höhö"])

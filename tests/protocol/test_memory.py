@@ -1,4 +1,4 @@
-"""Buffers are lent again only when nobody looks at them any more."""
+"""A buffer is lent again only when no view of it is alive."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.record import lz4
 from kafkalite.record.batch import CorruptRecordError
 from kafkalite.record.compression import compress, decompress
-from kafkalite.record.xxhash32 import xxh32
+from kafkalite.record.lz4 import xxh32
 
 RANDOM = random.Random(7).randbytes(150_000)
 SAMPLES = [b"", b"a", b"hello" * 20, RANDOM, RANDOM[:1000] * 200]
@@ -102,13 +102,13 @@ def test_zstd_of_many_small_blocks_is_not_refused_for_its_bound() -> None:
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_bad_bytes_raise_one_kind_of_error(codec: int) -> None:
-    chance = random.Random(codec)
+    rng = random.Random(codec)
     good = compress(codec, RANDOM[:2000] * 3)
     for _ in range(400):
         bad = bytearray(good)
-        for _ in range(chance.randint(1, 4)):
-            bad[chance.randrange(len(bad))] = chance.randrange(256)
-        data = bytes(bad[: chance.randint(0, len(bad))])
+        for _ in range(rng.randint(1, 4)):
+            bad[rng.randrange(len(bad))] = rng.randrange(256)
+        data = bytes(bad[: rng.randint(0, len(bad))])
         try:
             assert len(decompress(codec, data, 100_000)) <= 100_000
         except (CorruptRecordError, ApiError):

@@ -6,8 +6,7 @@ import pytest
 
 from kafkalite.log.producer_state import read_marker
 from kafkalite.record.batch import check_crc, iter_headers
-from kafkalite.record.control import encode_marker
-from kafkalite.record.records import iter_records
+from kafkalite.record.records import encode_marker, iter_records
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -11,15 +11,15 @@ from typing import Any, cast
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest, StopReplicaRequest
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
-from kafkalite.common.tasks import Future, InlineExecutor, deferred
+from kafkalite.common.events import EventLog
+from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import FileRegion, TopicPartition
 from kafkalite.log.file_system import FileSystem
 from kafkalite.log.future_logs import FutureLogs
-from kafkalite.log.log import Log
+from kafkalite.log.log import Log, LogServices
 from kafkalite.log.log_config import LogConfig, log_config
 from kafkalite.log.log_loader import LogLoader
 from kafkalite.log.log_manager import LogManager
-from kafkalite.log.services import LogServices
 from kafkalite.protocol.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse
 from kafkalite.record.batch import iter_headers
 from kafkalite.record.records import Record, encode_batch, iter_records
@@ -28,12 +28,12 @@ from kafkalite.replication.delayed_operations import FetchParams, FetchWatch
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.replication_config import ReplicationConfig
 from kafkalite.replication.results import FetchResult, ProduceResult
-from kafkalite.testing.clock import ManualClock
+from kafkalite.testing.clock import InlineExecutor, ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.stores.isr import IsrStore
+from kafkalite.zk.stores.topics import IsrStore
 from kafkalite.zk.zk_client import ConnectionLostError, SessionState
 from kafkalite.zk.znodes import topics as znodes
-from tests.log.support import InlineOwner
+from tests.log.fixtures import PRODUCER_EXPIRATION_MS, InlineOwner
 
 TOPIC_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 TP = TopicPartition("t", 0)
@@ -57,15 +57,15 @@ def values_of(records: bytes | memoryview) -> list[str]:
 class Logs:
     """A log store over real logs, without the manager's background work."""
 
-    def __init__(self, path: Path, clock: ManualClock) -> None:
+    def __init__(self, path: Path, clock: ManualClock, on_dir_failure: Callable[[str], None]) -> None:
         self.path = path
         self.second = path.with_name(f"{path.name}-second")
         for folder in (path, self.second):
             folder.mkdir(parents=True, exist_ok=True)
         self.log_dirs = [str(path), str(self.second)]
         self.offline_dirs: set[str] = set()
-        self.on_dir_failure: Callable[[str], None] = lambda _: None
-        self.services = LogServices(FileSystem(), clock)
+        self._on_dir_failure = on_dir_failure
+        self.services = LogServices(FileSystem(), clock, PRODUCER_EXPIRATION_MS)
         self.logs: dict[TopicPartition, Log] = {}
         self.future_logs = FutureLogs(
             self.logs, {}, self.services, InlineExecutor(), self._make, self._replaced, self._take_away
@@ -118,7 +118,7 @@ class Logs:
     def handle_failure(self, log_dir: str) -> None:
         self.offline_dirs.add(log_dir)
         self.future_logs.directory_failed(log_dir, [tp for tp, log in self.logs.items() if log.log_dir == log_dir])
-        self.on_dir_failure(log_dir)
+        self._on_dir_failure(log_dir)
 
     def checkpoint_high_watermarks(self) -> None:
         self.checkpoints += 1
@@ -148,7 +148,7 @@ class EndPoint:
     def fetch(self, request: FetchRequest, _version: int) -> Future[FetchResponse]:
         future: Future[FetchResponse] = Future()
         if self.closed:
-            # As a connection does that was lost while no request was under way.
+            # Like a connection that was lost without an outstanding request.
             future.errback(ConnectionError("lost"))
             return future
         self.pending[future] = None
@@ -212,7 +212,9 @@ class SimBroker:
         self.id = broker_id
         self.cluster = cluster
         self.dead = False
-        self.logs = Logs(cluster.path / f"b{broker_id}", cluster.clock)
+        self.logs = Logs(cluster.path / f"b{broker_id}", cluster.clock, self._log_dir_failed)
+        self.log_dir_events: list[float] = []
+        self.events = EventLog(broker_id, cluster.clock.time_ms)
         self.overrides: dict[str, str] = {}
         self.sessions: dict[int, ServerSession] = {}
         self.metadata = MetadataCache()
@@ -225,6 +227,8 @@ class SimBroker:
         self.sessions.clear()
         self.zk: MemoryZkClient = cluster.zookeeper.client()
         self.unreadable: set[str] = set()
+        self.being_deleted: set[str] = set()
+        self.unreadable_requests: set[str] = set()
         self.config = ReplicationConfig(self.id, rack=f"rack{self.id}", **cluster.config)
         store = IsrStore(self.zk)
         self.broker_epoch = BrokerEpoch()
@@ -235,16 +239,31 @@ class SimBroker:
             store,
             self._connect,
             self._topic_config,
+            self._is_being_deleted,
             self.broker_epoch,
             cluster.clock,
+            self._log_dir_event,
+            record=self.events.record,
         )
         self.zk.add_listener(self.manager.on_zk_state)
         cluster.register(self)
+
+    def _log_dir_failed(self, log_dir: str) -> None:
+        self.manager.directory_failed(log_dir)
+
+    def _log_dir_event(self) -> None:
+        self.log_dir_events.append(self.cluster.clock.monotonic())
+        self.cluster.on_log_dir_event(self.id)
 
     async def _topic_config(self, topic: str) -> LogConfig:
         if topic in self.unreadable:
             raise ConnectionLostError(f"/config/topics/{topic}")
         return log_config({}, self.overrides)
+
+    async def _is_being_deleted(self, topic: str) -> bool:
+        if topic in self.unreadable_requests:
+            raise ConnectionLostError(f"/admin/delete_topics/{topic}")
+        return topic in self.being_deleted
 
     def _connect(self, broker: Broker, _number: int) -> EndPoint:
         return EndPoint(self.cluster.network, self.id, broker.id)
@@ -366,6 +385,7 @@ class SimCluster:
         self.network = Network(self.clock)
         self.config: Mapping[str, Any] = config
         self.controller_epoch = 1
+        self.on_log_dir_event: Callable[[int], object] = lambda _broker_id: None
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self._sessions = 0
         self._live: dict[int, Broker] = {}
@@ -416,11 +436,11 @@ class SimCluster:
                 self.brokers[one.id].metadata.update_brokers(self._live)
 
     def epoch(self, broker_id: int) -> int:
-        """The broker's epoch as everybody knows it."""
+        """The broker epoch in every broker's metadata."""
         return self._live[broker_id].epoch
 
     def announce(self, broker_id: int, epoch: int) -> None:
-        """Everybody learns of a broker epoch."""
+        """Put a broker's new epoch into the metadata of all brokers."""
         self._live[broker_id] = replace(self._live[broker_id], epoch=epoch)
         self._tell_brokers()
 

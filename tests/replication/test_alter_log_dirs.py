@@ -1,4 +1,4 @@
-"""Moves between log directories: who notices (nobody), what is refused, what ends a move, the rate."""
+"""Moves between log directories: clients do not notice a move; refused moves, ends of a move, the rate."""
 
 from __future__ import annotations
 
@@ -290,8 +290,8 @@ def test_a_follower_that_is_truncated_while_it_moves(cluster: SimCluster) -> Non
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_nothing_acknowledged_is_lost_whatever_the_moment(tmp_path: Path, acks: int) -> None:
-    """The replica moves back and forth under a producer; between any two records the log may have changed."""
+def test_no_acknowledged_record_is_lost_at_any_moment_of_a_move(tmp_path: Path, acks: int) -> None:
+    """The replica moves back and forth under a producer, so the log may change between any two records."""
     cluster = SimCluster(tmp_path, (1, 2))
     cluster.create(replicas=(1, 2))
     acknowledged = []

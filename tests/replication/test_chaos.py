@@ -78,7 +78,7 @@ class Disorder:
         for broker_id in BROKERS:
             if self.cluster[broker_id].dead:
                 self.cluster[broker_id].start()
-                # A changed broker epoch is a failure and a start: the controller decides anew.
+                # Elect, because the controller takes a changed broker epoch for a failure and a start.
                 self.elect()
                 self.cluster.send(TP)
                 return
@@ -87,7 +87,7 @@ class Disorder:
         self.cluster[self.rng.choice(self.live())].zk.lose_connection()
 
     def expire(self) -> None:
-        """A session ends; the broker registers anew, and the controller takes that for a failure and a start."""
+        """A session ends; the broker registers again, and the controller takes that for a failure and a start."""
         broker = self.cluster[self.rng.choice(self.live())]
         broker.zk.expire_session()
         broker.zk.reconnect()
@@ -96,7 +96,7 @@ class Disorder:
         self.elect()
 
     def swallow(self) -> None:
-        """Writes to ZooKeeper take effect, or do not, and nobody says which."""
+        """Writes to ZooKeeper take effect or do not, and their answers are lost."""
         zk = self.cluster[self.rng.choice(self.live())].zk
         if zk.state is SessionState.CONNECTED:
             zk.black_hole(apply=self.rng.random() < 0.7)
@@ -112,7 +112,7 @@ class Disorder:
             deferred(self.cluster[broker_id].manager.apply_states([self.cluster.read()]))
 
     def move(self) -> None:
-        """A replica goes to the other log directory of its broker, or a move under way is given up."""
+        """Move a replica to the other log directory of its broker, or cancel a running move."""
         broker = self.cluster[self.rng.choice(self.live())]
         log_dir = self.rng.choice(broker.logs.log_dirs)
         broker.manager.quotas.alter_log_dirs.update_rate(self.rng.choice((30, 100, UNLIMITED)))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.events import EventKind
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Role
 from kafkalite.replication.results import ProduceResult
@@ -103,6 +104,28 @@ def test_kip_101_logs_that_parted_are_cut_by_epoch(cluster: SimCluster) -> None:
     cluster.send(TP)
     cluster.run(2)
     assert [cluster[n].values() for n in (1, 2, 3)] == [["m1", "new2"]] * 3
+    assert truncations(cluster) == ["t-0: the follower truncates from 3 to 1"]
+
+
+def truncations(cluster: SimCluster) -> list[str]:
+    """What the brokers' events tell of them."""
+    found = (event for n in (1, 2, 3) for event in cluster[n].events.snapshot().events)
+    return [event.text for event in found if event.kind == EventKind.TRUNCATION]
+
+
+def test_an_epoch_without_records_is_forgotten_without_a_word(cluster: SimCluster) -> None:
+    """The log of the former leader differs by its epoch alone, so nothing is cut off."""
+    cluster[1].produce("m1")
+    cluster.run(0.1)
+    cluster.elect(2)
+    cluster.run(0.1)
+    assert dict(cluster[2].logs.logs[TP].epochs.entries) == {0: 0, 1: 1}
+    cluster.elect(3)
+    cluster[3].produce("m2")
+    cluster.run(0.1)
+    assert [cluster[n].values() for n in (1, 2, 3)] == [["m1", "m2"]] * 3
+    assert [cluster[n].logs.logs[TP].epochs.entries for n in (1, 2, 3)] == [[(0, 0), (2, 1)]] * 3
+    assert truncations(cluster) == []
 
 
 # trap: kafkalite/replication/replica_fetcher.py: A follower truncates to the wrong end of a leader epoch after two
@@ -153,7 +176,7 @@ def test_leadership_lost_fails_those_who_wait(cluster: SimCluster) -> None:
 
 
 def test_a_new_leader_hears_of_its_followers_at_once(cluster: SimCluster) -> None:
-    """Partitions added to a fetcher whose long poll is under way do not wait for its end."""
+    """Partitions that are added to a fetcher during its long poll do not wait for the end of the poll."""
     other = TopicPartition("t", 1)
     cluster.create(other, replicas=(2, 1, 3))
     cluster.run(0.05)

@@ -11,7 +11,7 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.fetch import FetchPartition
-from kafkalite.record.control import encode_marker
+from kafkalite.record.records import encode_marker
 from kafkalite.replication.delayed_operations import FetchParams, FetchWatch
 from kafkalite.replication.replication_config import RACK_AWARE_SELECTOR
 from kafkalite.replication.results import FetchResult
@@ -220,7 +220,7 @@ def test_the_replica_in_the_consumers_rack_is_preferred(tmp_path: Path) -> None:
     assert [r.error for r in cluster[2].consume(only_leader=True)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_a_replica_that_is_not_in_sync_is_nobodys_preferred(tmp_path: Path) -> None:
+def test_a_replica_that_is_not_in_sync_is_not_preferred(tmp_path: Path) -> None:
     cluster = SimCluster(tmp_path, replica_selector_class=RACK_AWARE_SELECTOR, replica_lag_time_max_ms=1000)
     cluster.create()
     cluster[1].produce("a")
@@ -229,7 +229,7 @@ def test_a_replica_that_is_not_in_sync_is_nobodys_preferred(tmp_path: Path) -> N
     cluster[1].produce("b", acks=1)
     cluster.run(5)
     assert cluster.read().isr == (1, 2)
-    # It has what is asked for, and yet.
+    # It has the records, but falls behind.
     assert [r.preferred_read_replica for r in cluster[1].consume(rack="rack3")] == [-1]
     assert [r.preferred_read_replica for r in cluster[1].consume(rack="rack2")] == [2]
 

@@ -45,7 +45,7 @@ def test_a_session_is_opened_once(cluster: SimCluster) -> None:
     assert {(r.replica_id, r.replica_epoch) for r in sent} == {(2, cluster.epoch(2))}
 
 
-def test_a_session_that_the_leader_forgot_is_opened_anew(cluster: SimCluster) -> None:
+def test_a_session_that_the_leader_forgot_is_opened_again(cluster: SimCluster) -> None:
     cluster[1].sessions.clear()
     cluster.run(0.6)
     cluster.network.requests.clear()

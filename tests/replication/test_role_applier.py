@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest, StopReplicaPartitionState
 from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import deferred
+from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Role
 from kafkalite.zk.zk_client import ConnectionLostError, SessionState
@@ -106,7 +107,7 @@ def test_no_leadership_from_zookeeper_for_a_life_before_an_unclean_start(
     assert role(cluster) == (Role.LEADER, 6), "a controller that knows this life of the broker may elect it"
 
 
-def test_following_from_zookeeper_whatever_its_age(cluster: SimCluster) -> None:
+def test_a_broker_follows_by_a_state_from_zookeeper_of_any_age(cluster: SimCluster) -> None:
     state = cluster.states[TP].with_(leader=2, leader_epoch=5, mzxid=1)
     deferred(cluster[1].manager.apply_states([state]))
     cluster.run(0.01)
@@ -149,10 +150,10 @@ def test_the_end_of_a_session_ends_leading_until_the_states_are_read_again(clust
     assert [a.error for a in answers] == [ErrorCode.NONE]
 
 
-# trap: kafkalite/replication/partition_table.py: A recreated topic starts its versions and epochs anew: replicas
-# compare the topic id.
+# trap: kafkalite/replication/partition_table.py: A recreated topic starts with low versions and epochs, so
+# replicas compare the topic id.
 def test_a_recreated_topic_begins_empty(cluster: SimCluster) -> None:
-    """Its epochs start anew, below the old ones; the topic id tells them apart."""
+    """Its epochs start below the old ones, and the topic id distinguishes the two topics."""
     recreated = cluster.states[TP].with_(topic_id=OTHER_ID, leader_epoch=0, zk_version=0)
     assert request(cluster, recreated).partitions == ((TP, ErrorCode.NONE),)
     assert cluster[1].logs.deleted == [TP]
@@ -195,6 +196,35 @@ def test_stop_replica(cluster: SimCluster, stop: StopReplicaPartitionState, outc
     assert (pending.role is Role.LEADER) is not stopped
 
 
+def test_a_log_that_a_failed_disk_does_not_delete_is_no_surprise(
+    cluster: SimCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The controller learns why the deletion waits (seed 60155)."""
+
+    def refused(_: TopicPartition) -> Future[None]:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "/data could not be synced")
+
+    monkeypatch.setattr(cluster[1].logs, "delete", refused)
+    answers = cluster.stop(1, StopReplicaPartitionState(TP, -2, True, TOPIC_ID))
+    assert answers[0].partitions == ((TP, ErrorCode.KAFKA_STORAGE_ERROR),)
+    (record,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert (record.levelno, record.exc_info) == (logging.WARNING, None)
+    assert record.getMessage() == "t-0: stopping it failed: KAFKA_STORAGE_ERROR: /data could not be synced"
+
+
+@pytest.mark.parametrize("hosted", [True, False])
+def test_a_deletion_without_a_topic_id_is_of_the_topic_that_the_broker_has(cluster: SimCluster, hosted: bool) -> None:
+    """As Kafka's controller asks; a state that was read before the topic's znodes are gone comes afterwards."""
+    if not hosted:
+        cluster[1].manager.replicas.drop(TP)
+    cluster.stop(1, StopReplicaPartitionState(TP, -2, True))
+    assert cluster[1].logs.deleted == [TP]
+    state = cluster.states[TP].with_(leader=2, leader_epoch=2, mzxid=1 << 60)
+    deferred(cluster[1].manager.apply_states([state]))
+    cluster.run(0.01)
+    assert TP not in cluster[1].manager.partitions
+
+
 def test_a_replica_on_its_way_out_does_not_come_back(cluster: SimCluster) -> None:
     """Its log is deleted; then its broker reads a state while the assignment still says that it is to be removed."""
     cluster.stop(1, StopReplicaPartitionState(TP, 1, True, TOPIC_ID))
@@ -203,9 +233,58 @@ def test_a_replica_on_its_way_out_does_not_come_back(cluster: SimCluster) -> Non
     deferred(cluster[1].manager.apply_states([state]))
     cluster.run(0.01)
     assert TP not in cluster[1].manager.partitions
-    # The controller may still want it: it restarted in the middle of its reassignment.
+    # The controller may still request the replica, because the broker restarted in the middle of the reassignment.
     assert request(cluster, state).partitions == ((TP, ErrorCode.NONE),)
     assert TP in cluster[1].manager.partitions
+
+
+@pytest.mark.parametrize(
+    ("deletes", "assignment", "creates"),
+    [
+        (True, PartitionAssignment((1, 2, 3)), False),
+        (True, PartitionAssignment((1, 2, 3), adding=(1,)), True),
+        (False, PartitionAssignment((1, 2, 3)), True),
+    ],
+    ids=["deletion", "deletion waits for a reassignment", "no deletion"],
+)
+def test_no_log_is_created_for_a_topic_that_is_being_deleted(
+    cluster: SimCluster, deletes: bool, assignment: PartitionAssignment, creates: bool
+) -> None:
+    """The broker deleted its log and restarted, and another replica has yet to delete its own."""
+    cluster.stop(1, StopReplicaPartitionState(TP, -2, True, TOPIC_ID))
+    cluster[1].crash()
+    cluster[1].start()
+    cluster[1].being_deleted.update(["t"] if deletes else [])
+    state = cluster.states[TP].with_(leader=2, leader_epoch=2, assignment=assignment, mzxid=1 << 60)
+    deferred(cluster[1].manager.apply_states([state]))
+    cluster.run(0.01)
+    assert (TP in cluster[1].manager.partitions) is creates
+    assert (TP in cluster[1].logs.logs) is creates
+    assert request(cluster, state).partitions == ((TP, ErrorCode.NONE),), "the controller knows whether it is deleted"
+    assert TP in cluster[1].manager.partitions
+
+
+def test_a_log_that_exists_is_served_while_its_topic_waits_to_be_deleted(cluster: SimCluster) -> None:
+    cluster[1].crash()
+    cluster[1].start()
+    cluster[1].being_deleted.add("t")
+    state = cluster.states[TP].with_(leader=2, leader_epoch=2, mzxid=1 << 60)
+    deferred(cluster[1].manager.apply_states([state]))
+    cluster.run(0.01)
+    assert role(cluster) == (Role.FOLLOWER, 2)
+
+
+def test_no_log_is_created_while_the_request_to_delete_its_topic_cannot_be_read(cluster: SimCluster) -> None:
+    cluster[1].unreadable_requests.add("dark")
+    dark = TopicPartition("dark", 0)
+    state = cluster.states[TP].with_(topic=dark.topic, topic_id=OTHER_ID, mzxid=1 << 60)
+    failures: list[Any] = []
+    deferred(cluster[1].manager.apply_states([state])).addErrback(lambda failure: failures.append(failure.type))
+    assert failures == [ConnectionLostError]
+    assert dark not in cluster[1].logs.logs
+    cluster[1].unreadable_requests.clear()
+    deferred(cluster[1].manager.apply_states([state]))
+    assert dark in cluster[1].logs.logs
 
 
 def test_an_unreadable_configuration_holds_up_its_topic_alone(cluster: SimCluster) -> None:
@@ -216,7 +295,7 @@ def test_an_unreadable_configuration_holds_up_its_topic_alone(cluster: SimCluste
     message = LeaderAndIsrRequest(0, 1, cluster.epoch(1), states, ())
     deferred(cluster[1].become_leader_or_follower(message)).addCallback(answers.append)
     assert dict(answers[0].partitions) == {here: ErrorCode.NONE, there: ErrorCode.UNKNOWN_SERVER_ERROR}
-    # Whoever read the states from ZooKeeper is told, and comes again.
+    # The metadata watcher, which read the states from ZooKeeper, gets the failure and applies the states again.
     failures: list[Any] = []
     deferred(cluster[1].manager.apply_states(states)).addErrback(lambda failure: failures.append(failure.type))
     assert failures == [ConnectionLostError]
@@ -233,13 +312,12 @@ def test_topics_that_are_gone_are_not_served_and_keep_their_logs(cluster: SimClu
     assert cluster[1].logs.deleted == []
 
 
-def test_a_failed_directory_takes_its_partitions_offline(cluster: SimCluster) -> None:
-    offline: list[Any] = []
-    cluster[1].manager.on_offline = offline.extend
+def test_a_failed_directory_takes_its_partitions_offline(cluster: SimCluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.network.cut |= {(2, 1), (3, 1)}
     waiting = cluster[1].produce("b")
     cluster[1].logs.handle_failure(str(cluster[1].logs.path))
-    assert offline == [TP]
+    assert caplog.messages == [f"partitions offline after the failure of a log directory: {TP}"]
+    assert cluster[1].log_dir_events == [cluster.clock.monotonic()]
     assert [a.error for a in waiting] == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert [a.error for a in cluster[1].produce("c")] == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert [r.error for r in cluster[1].consume()] == [ErrorCode.KAFKA_STORAGE_ERROR]
@@ -256,11 +334,12 @@ def test_replicas_that_a_full_directory_refused_are_asked_for_until_it_has_room(
     def refuse(*_: Any) -> None:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No space left on device")
 
-    def ask() -> None:
+    def ask(broker_id: int) -> None:
+        assert broker_id == 1
         asked.append(cluster.clock.monotonic() - start)
         deferred(cluster[1].manager.become_leader_or_follower(LeaderAndIsrRequest(0, 1, cluster.epoch(1), (new,), ())))
 
-    cluster[1].manager.on_refused = ask
+    cluster.on_log_dir_event = ask
     start = cluster.clock.monotonic()
     with monkeypatch.context() as full:
         full.setattr(cluster[1].logs, "get_or_create", refuse)
@@ -276,13 +355,12 @@ def test_replicas_that_a_full_directory_refused_are_asked_for_until_it_has_room(
 
 
 def test_replicas_of_a_directory_that_failed_are_not_asked_for(cluster: SimCluster) -> None:
-    asked: list[bool] = []
-    cluster[1].manager.on_refused = lambda: asked.append(True)
     cluster[1].logs.handle_failure(str(cluster[1].logs.path))
+    assert len(cluster[1].log_dir_events) == 1, "for the failure"
     newer = cluster.states[TP].with_(leader_epoch=9)
     assert request(cluster, newer).partitions == ((TP, ErrorCode.KAFKA_STORAGE_ERROR),)
     cluster.run(120)
-    assert not asked, "only a restart brings them back"
+    assert len(cluster[1].log_dir_events) == 1, "only a restart brings them back"
 
 
 def test_shutdown_stops_fetching_and_checkpoints(cluster: SimCluster) -> None:

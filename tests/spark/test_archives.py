@@ -36,7 +36,7 @@ def pack(archive: Path, *modules: str) -> None:
 
 
 def found() -> str:
-    """Where PySpark would come from."""
+    """The path from which PySpark would be imported."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -44,7 +44,7 @@ def found() -> str:
 
 
 # trap: kafkalite/spark/archives.py: Spark's archives come before the installed PySpark on the path, and each process
-# compiles them anew.
+# compiles them again.
 def test_the_installed_package_goes_before_the_archive(home: Path) -> None:
     assert "pyspark.zip" in found()
     assert use_installed() == {str(home / "python" / "lib" / "pyspark.zip")}

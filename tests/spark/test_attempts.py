@@ -14,6 +14,7 @@ from kafkalite.spark.attempts import (
     State,
     committer_of,
     from_chunks,
+    group_of,
     parse_attempt,
     prefix_of,
     state_of,
@@ -25,15 +26,13 @@ ATTEMPT = Attempt(12, "0a1b2c3d4e5f", 3, 41, 1000, 0)
 
 
 def winners(count: int, batch_id: int = 5, seed: int = 0) -> tuple[Attempt, ...]:
-    """As they come: neighbours in tasks and producer ids, out of order."""
-    chance = random.Random(seed)
-    nonce = chance.randbytes(6).hex()
-    ids = [1_000_000 + at + chance.randrange(3) for at in range(count)]
+    """Attempts in random order, with neighbouring task numbers and producer ids."""
+    rng = random.Random(seed)
+    nonce = rng.randbytes(6).hex()
+    ids = [1_000_000 + at + rng.randrange(3) for at in range(count)]
     return tuple(
-        Attempt(
-            batch_id, nonce, task, 7000 + task + chance.choice((0, 0, 0, count)), ids[task], chance.choice((0, 0, 2))
-        )
-        for task in chance.sample(range(count), count)
+        Attempt(batch_id, nonce, task, 7000 + task + rng.choice((0, 0, 0, count)), ids[task], rng.choice((0, 0, 2)))
+        for task in rng.sample(range(count), count)
     )
 
 
@@ -46,6 +45,21 @@ def test_names(query: str) -> None:
     assert parse_attempt(query, name + "x") is None
     assert parse_attempt("other", name) is None
     assert parse_attempt(query + ".1", name) is None
+
+
+def test_a_stream_goes_on_from_what_an_earlier_version_recorded() -> None:
+    """Recorded by the first version with this format. A name or a text that differs would repeat rows of the stream."""
+    query = "59e63dd4-1e3a-42f6-95bd-c444dfdda427"
+    first = Attempt(7, "0a1b2c3d4e5f", 0, 41, 1000, 0)
+    second = Attempt(7, "0a1b2c3d4e5f", 1, 43, 1001, 0)
+    third = Attempt(7, "f00dfeed0123", 2, 60, 1002, 1)
+    text = "kafkalite:1:7.1:0/1:eNolycERABAMRNG7KraE3WDUgyT9l8BweYf_ObVsV2_RE0l6RjhltRCErro2waBRRP7w5gG0_gxx"
+    decision = AttemptDecision(7, (first, second, third), 1)
+    assert from_chunks([CommittedOffset(7, text)]) == decision
+    assert to_chunks(decision) == [CommittedOffset(7, text)], "an earlier version reads it, too, after a downgrade"
+    assert third.name(query) == f"kafkalite-spark.{query}.7.f00dfeed0123.2.60"
+    assert committer_of(query) == f"kafkalite-spark.{query}.commit"
+    assert group_of(query) == f"kafkalite-spark-{query}"
 
 
 @pytest.mark.parametrize("count", [1, 2, 200, 1000, 4000])

@@ -41,7 +41,7 @@ def states(*of: tuple[Attempt, State]) -> dict[Attempt, State]:
     ("known", "step"),
     [
         (Known(BATCH, (A, B)), Look()),
-        # Nothing is recorded for this batch.
+        # The batch has no decision.
         (NEW, Describe((A2, B2))),
         (replace(NEW, recorded=OLD), Describe((A2, B2))),
         (replace(NEW, recorded=OLD, states=states((A2, OPEN))), Describe((B2,))),
@@ -51,14 +51,14 @@ def states(*of: tuple[Attempt, State]) -> dict[Attempt, State]:
         ),
         (replace(NEW, proposed=()), Sweep(BATCH)),
         (replace(NEW, proposed=(), swept=True), BatchDone()),
-        # It is, by this commit or by one before.
+        # The batch has a decision of this commit or of an earlier one.
         (replace(NEW, recorded=OURS), Describe((A, B))),
         (replace(NEW, recorded=OURS, skipped=True, proposed=()), Describe((A, B))),
         (replace(NEW, recorded=OURS, states=states((A, OPEN), (B, OPEN))), End((A, B), commit=True)),
         (replace(NEW, recorded=OURS, states=states((A, COMMITTED), (B, OPEN))), End((B,), commit=True)),
         (replace(NEW, recorded=OURS, states=states((A, COMMITTED), (B, COMMITTED))), Sweep(BATCH, (A, B))),
         (replace(NEW, recorded=OURS, states=states((A, COMMITTED), (B, COMMITTED)), swept=True), BatchDone()),
-        # It is, but came to nothing.
+        # The batch has a decision with lost attempts and no committed one.
         (replace(NEW, recorded=OURS, states=states((A, LOST), (B, OPEN))), End((B,), commit=False)),
         (replace(NEW, recorded=OURS, states=states((A, LOST), (B, LOST))), Describe((A2, B2))),
         (
@@ -210,12 +210,12 @@ class Driver:
 
 
 def interruptions() -> Iterator[tuple[int, int, str]]:
-    """How far the first commit comes, how far the second, and what happens in between."""
+    """Steps that the first commit makes, steps that the second makes, and what happens between them."""
     return itertools.product(range(9), range(9), ["nothing", "abort", "late attempt", "abort dies"])
 
 
 @pytest.mark.parametrize("repartitioned", [False, True])
-def test_whatever_dies_each_row_is_seen_once(repartitioned: bool) -> None:
+def test_each_row_is_visible_once_after_the_death_of_any_process(repartitioned: bool) -> None:
     for first, second, between in interruptions():
         cluster = ModelCluster()
         split = [[1, 2], [3], [4, 5]]
@@ -240,20 +240,20 @@ def test_whatever_dies_each_row_is_seen_once(repartitioned: bool) -> None:
         assert cluster.visible() == [1, 2, 3, 4, 5], (first, second, between)
         assert OPEN not in cluster.state.values()
         if between == "late attempt":
-            # It opens its transaction after all this, and finds that it is not needed.
+            # This attempt opens its transaction after the batch was decided, and finds that it is not needed.
             late = cluster.attempts(BATCH, "late", [[1, 2]])
             assert is_settled(cluster.decision, BATCH, cluster.state)
             next_batch = cluster.attempts(BATCH + 1, "next", [[6]])
-            # It died before it could find out: the next batch's commit sees to it.
+            # The attempt died before it could find that out; the next batch's commit aborts its transaction.
             Driver(cluster).run(Known(BATCH + 1, next_batch))
             assert cluster.state[late[0]] is LOST
             assert cluster.visible() == [1, 2, 3, 4, 5, 6]
 
 
 def test_two_commits_at_once_decide_once() -> None:
-    """A driver that was thought dead goes on, step by step, beside the one that replaced it."""
+    """A driver that was considered dead continues, step by step, beside the driver that replaced it."""
     for seed in range(300):
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         cluster = ModelCluster()
         drivers = [Driver(cluster), Driver(cluster)]
         knowns: list[Known | None] = [
@@ -262,7 +262,7 @@ def test_two_commits_at_once_decide_once() -> None:
         ]
         failed = 0
         while live := [at for at, known in enumerate(knowns) if known is not None]:
-            at = chance.choice(live)
+            at = rng.choice(live)
             known = knowns[at]
             assert known is not None
             try:
@@ -280,7 +280,7 @@ def test_two_commits_at_once_decide_once() -> None:
 
 
 def test_timeouts_lose_rows_loudly_or_not_at_all() -> None:
-    """Without two-phase commit the cluster may abort while nobody is there to commit."""
+    """Without two-phase commit the cluster may abort a transaction while no driver runs that would commit it."""
     for lives in range(6):
         cluster = ModelCluster()
         attempts = cluster.attempts(BATCH, "one", [[1], [2]])

@@ -16,9 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafkalite.record.batch import crc32c, iter_headers
 from kafkalite.record.compression import ZSTD, decompress
-from kafkalite.record.control import encode_marker
 from kafkalite.record.legacy import encode_message_set
-from kafkalite.record.records import Record, encode_batch
+from kafkalite.record.records import Record, encode_batch, encode_marker
 from kafkalite.spark import decode
 from kafkalite.spark.decode import SCHEMA, SCHEMA_WITH_HEADERS, BatchError, Decoder
 from kafkalite.spark.source import read_schema
@@ -71,22 +70,18 @@ def rows_of(records: Sequence[Record], kind: int = 0) -> list[Row]:
 
 def many(count: int, seed: int = 1) -> list[Record]:
     """Records of all sizes, with holes in their offsets."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     offset = 0
     records = []
     for number in range(count):
-        offset += chance.choice((1, 1, 1, 2, 70_000))
-        some = chance.choice((None, b"", b"k", chance.randbytes(100)))
-        value = chance.choice(
-            (None, b"", b"value" * chance.randrange(50), chance.randbytes(chance.choice((63, 64, 9000))))
-        )
+        offset += rng.choice((1, 1, 1, 2, 70_000))
+        some = rng.choice((None, b"", b"k", rng.randbytes(100)))
+        value = rng.choice((None, b"", b"value" * rng.randrange(50), rng.randbytes(rng.choice((63, 64, 9000)))))
         headers = tuple(
-            (chance.choice(("", "name", "ключ")), chance.choice((None, b"", b"x" * 200)))
-            for _ in range(chance.choice((0, 0, 1, 3)))
+            (rng.choice(("", "name", "ключ")), rng.choice((None, b"", b"x" * 200)))
+            for _ in range(rng.choice((0, 0, 1, 3)))
         )
-        records.append(
-            Record(offset, 1_700_000_000_000 + chance.choice((number, -number * 99_999)), some, value, headers)
-        )
+        records.append(Record(offset, 1_700_000_000_000 + rng.choice((number, -number * 99_999)), some, value, headers))
     return records
 
 
@@ -103,7 +98,7 @@ def test_every_codec(codec: int) -> None:
 
 
 @pytest.mark.parametrize(("magic", "codec", "kind"), sorted(kafka_bytes()))
-def test_what_kafka_wrote(magic: int, codec: int, kind: int) -> None:
+def test_batches_of_real_kafka_are_decoded(magic: int, codec: int, kind: int) -> None:
     data = kafka_bytes()[magic, codec, kind]
     assert read(data) == rows_of(expected_records(magic, kind), kind if magic else -1)
 
@@ -179,7 +174,7 @@ def test_full_chunks_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(data) == rows_of(records)
 
 
-def test_what_was_yielded_outlives_the_bytes() -> None:
+def test_yielded_columns_outlive_the_bytes() -> None:
     data = bytearray(encode_batch([Record(0, 1, b"key", b"value", (("h", b"x"),))]))
     view = memoryview(data)
     (batch,) = Decoder("t", 0, include_headers=True).decode(view, iter_headers(view), None, 0, END)
@@ -197,7 +192,7 @@ def test_columns_keep_no_more_than_their_bytes() -> None:
     assert size <= pa.total_allocated_bytes() - before < 1.1 * size, "nothing is kept for keys that are not there"
 
 
-def test_what_was_unfolded_goes_before_its_columns_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompressed_records_are_released_before_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> None:
     unfolded: list[weakref.ref[Any]] = []
 
     def remembered(*arguments: Any) -> Any:
@@ -224,15 +219,15 @@ def test_a_flipped_bit_is_named_with_its_place() -> None:
 
 @pytest.mark.parametrize("codec", [0, 4])
 def test_no_bytes_are_read_beyond_a_batch(codec: int) -> None:
-    """Whatever is changed (and signed anew): an error or records, never a crash."""
-    chance = random.Random(5)
+    """Any changed bytes (under a new CRC) give an error or records, never a crash."""
+    rng = random.Random(5)
     records = [Record(at, at, b"k" * (at % 3), b"v" * (at % 5), (("h", b"x"),) * (at % 2)) for at in range(20)]
     good = encode_batch(records, codec=codec)
     refused = 0
     for _ in range(400):
         data = bytearray(good)
-        for _ in range(chance.randrange(1, 4)):
-            data[chance.randrange(57, len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(57, len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
         struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
         try:
             read(bytes(data))

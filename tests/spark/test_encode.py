@@ -27,18 +27,18 @@ def in_order(rows: int) -> Any:
 
 
 def make_records(seed: int, count: int) -> list[Record]:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
 
     def some(size: int) -> bytes | None:
-        return None if chance.random() < 0.2 else chance.randbytes(chance.randrange(size))
+        return None if rng.random() < 0.2 else rng.randbytes(rng.randrange(size))
 
     return [
         Record(
             at,
-            NOW + chance.randrange(-1000, 100_000),
+            NOW + rng.randrange(-1000, 100_000),
             some(200),
             some(9000),
-            [(chance.choice(("", "n", "é" * 40)), some(100)) for _ in range(chance.choice((0, 0, 1, 3)))],
+            [(rng.choice(("", "n", "é" * 40)), some(100)) for _ in range(rng.choice((0, 0, 1, 3)))],
         )
         for at in range(count)
     ]
@@ -168,5 +168,5 @@ def test_one_machine_code_for_all_kinds_of_columns() -> None:
             columns = columns_of(key=pa.array(values, kind), value=pa.array(values, kind))
             seal_all(columns, 1000)
             seal_all(read_columns(to_arrow(make_records(1, 3), padding=1), "t", NOW), 1000)
-    assert len(encode_kernels.fill.signatures) == 1
+    assert len(encode_kernels.fill.signatures) == 1  # type: ignore[attr-defined]
     assert not frozen(np.zeros(1)).flags.writeable

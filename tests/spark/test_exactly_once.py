@@ -26,7 +26,7 @@ OPTIONS = SinkOptions.parse({"kafka.bootstrap.servers": "h:1", "topic": "t"})
 T0 = TopicPartition("t", 0)
 
 
-class World:
+class FakeTransactionClient:
     """Stands for ``Transactions``: what a cluster holds, and ``calls`` in order."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class World:
         self.states: dict[str, Described] = {}
         self.refuse_end: ErrorCode = ErrorCode.NONE
         self.decide: AttemptDecision | None = None
-        """Somebody else's decision, which is recorded when a transaction is opened."""
+        """Another driver's decision, which is recorded when a transaction is opened."""
 
     def open(self, *attempts: Attempt) -> None:
         for each in attempts:
@@ -47,7 +47,7 @@ class World:
     def state(self, attempt: Attempt) -> str:
         return self.states[attempt.name(QUERY)].state
 
-    # What Transactions does
+    # Methods of TransactionClient
 
     def init_producer(self, transactional_id: str, timeout_ms: int) -> InitializedProducer:
         self.calls.append(("init", transactional_id, timeout_ms))
@@ -96,7 +96,7 @@ class OneTopic(ClusterConnections):
     """Knows one topic with one partition, once the broker that is asked has heard of it."""
 
     unheard = 0
-    """How often Metadata is yet answered with UNKNOWN_TOPIC_OR_PARTITION."""
+    """Number of further Metadata answers with UNKNOWN_TOPIC_OR_PARTITION."""
 
     def refresh(self, names: Any, *, create: bool = False) -> dict[str, TopicState]:
         assert not create
@@ -107,8 +107,8 @@ class OneTopic(ClusterConnections):
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World()
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeTransactionClient:
+    made = FakeTransactionClient()
     monkeypatch.setattr(OneTopic, "unheard", 0)
     monkeypatch.setattr(exactly_once, "TransactionClient", lambda _cluster: made)
     monkeypatch.setattr(exactly_once, "ClusterConnections", OneTopic)
@@ -119,12 +119,12 @@ def said(*attempts: Attempt | None, skipped: bool = False) -> list[Any]:
     return [AttemptMessage(QUERY, BATCH, each, ["t"] if each else [], 5, skipped=skipped) for each in attempts]
 
 
-def test_a_commit(world: World) -> None:
+def test_a_commit(cluster: FakeTransactionClient) -> None:
     loser, next_one = A._replace(nonce="bb"), A._replace(batch_id=BATCH + 1)
-    world.open(A, B, loser, next_one)
+    cluster.open(A, B, loser, next_one)
     commit(OPTIONS, said(A, None, B))
     names = sorted([A.name(QUERY), B.name(QUERY)])
-    assert world.calls == [
+    assert cluster.calls == [
         ("init", committer_of(QUERY), exactly_once.COMMIT_TIMEOUT_MS),
         "fetch",
         ("describe", names),
@@ -132,126 +132,126 @@ def test_a_commit(world: World) -> None:
         ("end", True, names),
         ("fence", [loser.name(QUERY)]),
     ]
-    assert world.offsets[T0].offset == BATCH
-    assert (world.state(A), world.state(next_one)) == ("CompleteCommit", "Ongoing")
+    assert cluster.offsets[T0].offset == BATCH
+    assert (cluster.state(A), cluster.state(next_one)) == ("CompleteCommit", "Ongoing")
 
 
-def test_a_commit_that_finds_the_batch_decided(world: World) -> None:
-    world.open(OLD, A)
-    world.record(AttemptDecision(BATCH, (OLD,)))
+def test_a_commit_that_finds_the_batch_decided(cluster: FakeTransactionClient) -> None:
+    cluster.open(OLD, A)
+    cluster.record(AttemptDecision(BATCH, (OLD,)))
     commit(OPTIONS, said(A))
-    assert world.state(OLD) == "CompleteCommit"
-    assert world.state(A) == "Empty"
-    assert not [call for call in world.calls if call[0] == "record"]
+    assert cluster.state(OLD) == "CompleteCommit"
+    assert cluster.state(A) == "Empty"
+    assert not [call for call in cluster.calls if call[0] == "record"]
 
 
-def test_winners_that_cannot_be_committed_are_looked_at_again(world: World) -> None:
-    world.open(A)
-    world.refuse_end = ErrorCode.INVALID_TXN_STATE
-    ends = world.end
+def test_winners_that_cannot_be_committed_are_looked_at_again(cluster: FakeTransactionClient) -> None:
+    cluster.open(A)
+    cluster.refuse_end = ErrorCode.INVALID_TXN_STATE
+    ends = cluster.end
 
     def aborted(producers: Iterable[InitializedProducer], *, commit: bool) -> dict[InitializedProducer, ErrorCode]:
-        world.states[A.name(QUERY)] = Described("CompleteAbort", A.producer_id, A.producer_epoch + 1)
+        cluster.states[A.name(QUERY)] = Described("CompleteAbort", A.producer_id, A.producer_epoch + 1)
         return ends(producers, commit=commit)
 
-    world.end = aborted  # type: ignore[method-assign]
+    cluster.end = aborted  # type: ignore[method-assign]
     with pytest.raises(DecisionError, match="before the batch was decided"):
         commit(OPTIONS, said(A))
 
 
-def test_a_batch_without_rows(world: World) -> None:
-    world.open(A)
+def test_a_batch_without_rows(cluster: FakeTransactionClient) -> None:
+    cluster.open(A)
     commit(OPTIONS, said(None, None))
-    assert world.state(A) == "Empty"
-    assert not world.offsets
+    assert cluster.state(A) == "Empty"
+    assert not cluster.offsets
     commit(OPTIONS, [])
 
 
-def test_more_winners_than_can_be_remembered(world: World) -> None:
+def test_more_winners_than_can_be_remembered(cluster: FakeTransactionClient) -> None:
     many = [Attempt(BATCH, f"{task:012x}", task, 7 * task * task, task * 13 % 7919, 0) for task in range(1500)]
-    world.open(*many)
+    cluster.open(*many)
     with pytest.raises(KafkaClientError, match="1500 tasks are too many"):
         commit(OPTIONS, said(*many))
-    assert {world.state(each) for each in many} == {"Ongoing"}
+    assert {cluster.state(each) for each in many} == {"Ongoing"}
 
 
 def test_a_decision_waits_for_a_broker_that_has_not_heard_of_the_topic(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeTransactionClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OneTopic, "unheard", 2)
-    world.open(A, B)
+    cluster.open(A, B)
     commit(OPTIONS, said(A, B))
-    assert {world.state(each) for each in (A, B)} == {"CompleteCommit"}
+    assert {cluster.state(each) for each in (A, B)} == {"CompleteCommit"}
 
 
-def test_an_abort(world: World) -> None:
+def test_an_abort(cluster: FakeTransactionClient) -> None:
     earlier = A._replace(batch_id=BATCH - 1)
-    world.open(A, B, earlier)
-    world.record(AttemptDecision(BATCH - 1, (earlier,)))
+    cluster.open(A, B, earlier)
+    cluster.record(AttemptDecision(BATCH - 1, (earlier,)))
     abort(OPTIONS, [None, *said(A)], None, BATCH)
-    assert {world.state(each) for each in (A, B)} == {"Empty"}
-    assert world.calls[0] == ("init", committer_of(QUERY), exactly_once.COMMIT_TIMEOUT_MS)
+    assert {cluster.state(each) for each in (A, B)} == {"Empty"}
+    assert cluster.calls[0] == ("init", committer_of(QUERY), exactly_once.COMMIT_TIMEOUT_MS)
 
 
 # trap: kafkalite/spark/exactly_once.py: Spark aborts a batch that was already decided.
-def test_an_abort_leaves_what_was_decided(world: World) -> None:
+def test_an_abort_leaves_what_was_decided(cluster: FakeTransactionClient) -> None:
     """Spark aborts a batch whose commit failed, too: when that had recorded its decision, it stands."""
-    world.open(A, B)
-    world.record(AttemptDecision(BATCH, (A, B)))
+    cluster.open(A, B)
+    cluster.record(AttemptDecision(BATCH, (A, B)))
     abort(OPTIONS, said(A, B), None, BATCH)
-    assert {world.state(each) for each in (A, B)} == {"Ongoing"}
+    assert {cluster.state(each) for each in (A, B)} == {"Ongoing"}
 
 
-def test_an_abort_that_knows_no_query(world: World) -> None:
-    world.open(A)
+def test_an_abort_that_knows_no_query(cluster: FakeTransactionClient) -> None:
+    cluster.open(A)
     abort(OPTIONS, [None, None], None, BATCH)
-    assert not world.calls
-    assert world.state(A) == "Ongoing"
+    assert not cluster.calls
+    assert cluster.state(A) == "Ongoing"
 
 
-def opened(world: World) -> OpenedAttempt:  # noqa: ARG001  (it must stand before)
+def opened(cluster: FakeTransactionClient) -> OpenedAttempt:  # noqa: ARG001  (it must stand before)
     return OpenedAttempt(OPTIONS, ClusterConnections(CONFIG), QUERY, A._replace(producer_id=-1, producer_epoch=-1))
 
 
-def test_an_attempt_opens_its_transaction_with_its_first_row(world: World) -> None:
-    attempt = opened(world)
+def test_an_attempt_opens_its_transaction_with_its_first_row(cluster: FakeTransactionClient) -> None:
+    attempt = opened(cluster)
     assert not attempt.is_settled()
     producer = attempt.begin([T0])
     assert attempt.attempt == A._replace(producer_id=1000, producer_epoch=3)
     assert producer.transactional_id == A.name(QUERY)
     attempt.begin([TopicPartition("t", 1)])
-    assert [call[0] for call in world.calls if call != "fetch"] == ["init", "add", "add"]
+    assert [call[0] for call in cluster.calls if call != "fetch"] == ["init", "add", "add"]
 
 
-def test_an_attempt_of_a_decided_batch_has_nothing_to_do(world: World) -> None:
-    world.open(OLD)
-    world.record(AttemptDecision(BATCH, (OLD,)))
-    assert opened(world).is_settled()
-    world.states[OLD.name(QUERY)] = Described("CompleteAbort", OLD.producer_id, 1)
-    assert not opened(world).is_settled(), "what was decided came to nothing"
-    world.record(AttemptDecision(BATCH + 1, (OLD._replace(batch_id=BATCH + 1),)))
-    assert opened(world).is_settled()
+def test_an_attempt_of_a_decided_batch_has_nothing_to_do(cluster: FakeTransactionClient) -> None:
+    cluster.open(OLD)
+    cluster.record(AttemptDecision(BATCH, (OLD,)))
+    assert opened(cluster).is_settled()
+    cluster.states[OLD.name(QUERY)] = Described("CompleteAbort", OLD.producer_id, 1)
+    assert not opened(cluster).is_settled(), "what was decided came to nothing"
+    cluster.record(AttemptDecision(BATCH + 1, (OLD._replace(batch_id=BATCH + 1),)))
+    assert opened(cluster).is_settled()
 
 
-def test_an_attempt_that_comes_too_late_ends_itself(world: World) -> None:
-    world.states[OLD.name(QUERY)] = Described("CompleteCommit", OLD.producer_id, OLD.producer_epoch)
-    world.decide = AttemptDecision(BATCH, (OLD,))
-    attempt = opened(world)
+def test_an_attempt_that_comes_too_late_ends_itself(cluster: FakeTransactionClient) -> None:
+    cluster.states[OLD.name(QUERY)] = Described("CompleteCommit", OLD.producer_id, OLD.producer_epoch)
+    cluster.decide = AttemptDecision(BATCH, (OLD,))
+    attempt = opened(cluster)
     assert not attempt.is_settled()
     with pytest.raises(KafkaWriteError, match="batch 4 was decided without this attempt"):
         attempt.begin([T0])
     attempt.give_up()
-    assert world.calls[-1] == ("end", False, [A.name(QUERY)])
+    assert cluster.calls[-1] == ("end", False, [A.name(QUERY)])
 
 
-def test_a_commit_that_was_fenced_records_nothing(world: World) -> None:
+def test_a_commit_that_was_fenced_records_nothing(cluster: FakeTransactionClient) -> None:
     """Another one has taken over since it looked."""
-    world.open(A)
+    cluster.open(A)
 
     def fenced(*_: Any) -> None:
         raise KafkaClientError("PRODUCER_FENCED")
 
-    world.commit_offsets = fenced  # type: ignore[assignment]
+    cluster.commit_offsets = fenced  # type: ignore[assignment]
     with pytest.raises(KafkaClientError):
         commit(OPTIONS, said(A))
-    assert world.state(A) == "Ongoing"
+    assert cluster.state(A) == "Ongoing"

@@ -1,4 +1,4 @@
-"""What a Python process of Spark's no longer does again and again."""
+"""Work that a Python process of Spark does once, not for each task."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ def _run_as(monkeypatch: pytest.MonkeyPatch, module: str) -> list[None]:
 
 
 @pytest.mark.parametrize("module", ["pyspark.daemon", "kafkalite.spark.daemon"])
-def test_what_is_there_is_frozen_once(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_objects_are_frozen_once(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = _run_as(monkeypatch, module)
-    housekeeping.settle()
+    housekeeping.freeze_objects()
     count = gc.get_freeze_count()
     assert count > 1000
     later: list[list[None]] = [[] for _ in range(1000)]
-    housekeeping.settle()
+    housekeeping.freeze_objects()
     assert 0 < gc.get_freeze_count() <= count < count + len(later)
     assert len(asked) == 2  # archives that came later
 
 
 def test_another_process_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = _run_as(monkeypatch, "pytest")
-    housekeeping.settle()
+    housekeeping.freeze_objects()
     assert gc.get_freeze_count() == 0
     assert not asked
 
 
 @pytest.mark.skipif(not housekeeping._SMAPS.exists(), reason="no /proc here")
-def test_code_that_was_let_go_comes_back_when_it_runs() -> None:
+def test_released_code_is_read_again_when_it_runs() -> None:
     import sqlite3
 
     def held() -> int:
@@ -69,7 +69,7 @@ def test_code_that_was_let_go_comes_back_when_it_runs() -> None:
     before = held()
     if not before:
         pytest.skip("this Python has SQLite built in")
-    housekeeping.let_libraries_go()
+    housekeeping.release_libraries()
     assert held() < before
     assert query() == [(42,)]
     assert held() > 0
@@ -96,7 +96,9 @@ VmFlags: rd mr mw me
         ("r-xp", "[vdso]", 0, 0, False),
     ],
 )
-def test_only_what_is_as_in_the_file_is_let_go(access: str, path: str, anonymous: int, swap: int, clean: bool) -> None:
+def test_only_pages_equal_to_the_file_are_released(
+    access: str, path: str, anonymous: int, swap: int, clean: bool
+) -> None:
     dirty = MAPPING.format(access="rw-p", path="/x", anonymous=8, swap=0)
     lines = MAPPING.format(access=access, path=path, anonymous=anonymous, swap=swap)
     found = list(housekeeping._clean_files((dirty + lines + dirty).splitlines()))

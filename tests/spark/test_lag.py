@@ -1,4 +1,4 @@
-"""The listener: what it makes of a query's progress."""
+"""The lag that the listener computes from a query's progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def event(*sources: tuple[str | None, str | None]) -> SimpleNamespace:
     return SimpleNamespace(progress=SimpleNamespace(id="query", name=None, batchId=4, sources=made))
 
 
-def test_each_source_that_reads_topics() -> None:
+def test_each_source_that_reads_topics_is_reported() -> None:
     said: list[QueryLag] = []
     listener = LagListener(said.append)
     listener.onQueryStarted(None)
@@ -34,7 +34,7 @@ def test_each_source_that_reads_topics() -> None:
     assert said == [QueryLag("query", None, 4, 0, metrics)]
 
 
-def test_it_logs_where_nobody_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_without_a_callback_logs_the_lag(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "kafkalite.spark.lag"):
         LagListener().onQueryProgress(event(('{"t":{"0":5}}', '{"t":{"0":9}}')))
     assert "query query, micro-batch 4, source 0: minOffsetsBehindLatest 4, maxOffsetsBehindLatest 4" in caplog.text

@@ -1,4 +1,4 @@
-"""What the driver asks: partitions by name, by pattern, one by one; limits bound to what is there."""
+"""The driver's offsets: partitions by name, by pattern, one by one; limits within the existing records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPICS = {
 BEGINNING, END = 5, 50
 
 
-class World:
+class FakeCluster:
     """A cluster's topics and offsets: record number n came at the time 10 n."""
 
     def __init__(self) -> None:
@@ -61,15 +61,15 @@ class World:
         self.closed += 1
 
     def forget(self) -> None:
-        """Nothing is remembered."""
+        """Does nothing, because nothing is cached."""
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World()
-    monkeypatch.setattr(offset_reader, "ClusterConnections", lambda _config: world)
-    monkeypatch.setattr(offset_reader, "list_offsets", world.list_offsets)
-    return world
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    cluster = FakeCluster()
+    monkeypatch.setattr(offset_reader, "ClusterConnections", lambda _config: cluster)
+    monkeypatch.setattr(offset_reader, "list_offsets", cluster.list_offsets)
+    return cluster
 
 
 def options(**given: str) -> SourceOptions:
@@ -92,17 +92,17 @@ def ranges(**given: str) -> list[OffsetRange]:
         ({"assign": '{"ab":[1,7]}'}, {A1}),
     ],
 )
-@pytest.mark.usefixtures("world")
+@pytest.mark.usefixtures("cluster")
 def test_partitions(given: dict[str, str], there: set[TopicPartition]) -> None:
     assert OffsetReader(options(**given)).partitions() == there
 
 
-def test_a_batch_is_everything(world: World) -> None:
+def test_a_batch_is_everything(cluster: FakeCluster) -> None:
     assert ranges() == [OffsetRange(A0, BEGINNING, END), OffsetRange(A1, BEGINNING, END)]
-    assert world.closed == 1
+    assert cluster.closed == 1
 
 
-@pytest.mark.usefixtures("world")
+@pytest.mark.usefixtures("cluster")
 def test_offsets_of_each() -> None:
     start, end = json.dumps({"ab": {"0": -2, "1": 7}}), json.dumps({"ab": {"0": 9, "1": -1}})
     assert ranges(subscribe="ab", startingOffsets=start, endingOffsets=end) == [
@@ -111,7 +111,7 @@ def test_offsets_of_each() -> None:
     ]
 
 
-@pytest.mark.usefixtures("world")
+@pytest.mark.usefixtures("cluster")
 def test_times() -> None:
     assert ranges(subscribe="b", startingTimestamp="71", endingTimestamp="9999") == [OffsetRange(B0, 8, END)]
     each = json.dumps({"b": {"0": 200}})
@@ -134,48 +134,48 @@ def test_times() -> None:
         ),
     ],
 )
-def test_limits_that_do_not_fit(world: World, given: dict[str, str], message: str) -> None:
+def test_limits_that_do_not_fit(cluster: FakeCluster, given: dict[str, str], message: str) -> None:
     with pytest.raises(OffsetError, match=message):
         ranges(subscribe="ab", **given)
-    assert world.closed == 1, "what cannot be right is not tried again"
+    assert cluster.closed == 1, "what cannot be right is not tried again"
 
 
-def test_an_unknown_topic_is_named(world: World) -> None:
+def test_an_unknown_topic_is_named(cluster: FakeCluster) -> None:
     with pytest.raises(KafkaClientError, match="topic nobody: This server does not host this topic-partition"):
         ranges(subscribe="nobody,ab")
-    world.errors["ab"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    cluster.errors["ab"] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(KafkaClientError, match="topic ab: TOPIC_AUTHORIZATION_FAILED"):
         ranges(subscribe="ab")
 
 
-def test_three_attempts(world: World) -> None:
-    world.failures = [KafkaClientError("no broker"), KafkaClientError("no broker")]
+def test_three_attempts(cluster: FakeCluster) -> None:
+    cluster.failures = [KafkaClientError("no broker"), KafkaClientError("no broker")]
     assert len(ranges()) == 2
-    world.failures = [KafkaClientError("no broker")] * 3
+    cluster.failures = [KafkaClientError("no broker")] * 3
     with pytest.raises(KafkaClientError, match="no broker"):
         ranges()
-    world.failures = [KafkaClientError("no broker")] * 2
+    cluster.failures = [KafkaClientError("no broker")] * 2
     with pytest.raises(KafkaClientError):
         ranges(**{"subscribe": "ab", "fetchOffset.numRetries": "2"})
 
 
-def test_credentials_are_not_tried_again(world: World) -> None:
-    world.failures = [AuthenticationError("refused")] * 2
+def test_credentials_are_not_tried_again(cluster: FakeCluster) -> None:
+    cluster.failures = [AuthenticationError("refused")] * 2
     with pytest.raises(AuthenticationError):
         ranges()
-    assert len(world.failures) == 1
+    assert len(cluster.failures) == 1
 
 
-def test_an_end_before_what_is_known_is_asked_again(world: World) -> None:
-    world.ends = [30, 30, END]
+def test_an_end_before_what_is_known_is_asked_again(cluster: FakeCluster) -> None:
+    cluster.ends = [30, 30, END]
     assert OffsetReader(options(subscribe="b")).latest({B0: 40}) == {B0: END}
-    world.ends = [30]
+    cluster.ends = [30]
     assert OffsetReader(options(subscribe="b")).latest({B0: 40}) == {B0: 30}
 
 
-def test_first_offsets_of_some(world: World) -> None:
+def test_first_offsets_of_some(cluster: FakeCluster) -> None:
     reader = OffsetReader(options())
     assert reader.earliest() == {A0: BEGINNING, A1: BEGINNING}
     assert reader.earliest([A1, B0]) == {A1: BEGINNING}, "those that are there"
-    world.failures = [KafkaClientError("not asked")]
+    cluster.failures = [KafkaClientError("not asked")]
     assert reader.earliest([]) == {}

@@ -100,7 +100,7 @@ def test_nothing_to_cut() -> None:
 @pytest.mark.parametrize(
     ("ranges", "wanted", "pieces"),
     [
-        # What Spark's calculator makes of the same.
+        # The result of Spark's calculator.
         ([(A0, 0, 4)], 3, [("a-0", 0, 1), ("a-0", 1, 2), ("a-0", 2, 4)]),
         ([(A0, 0, 100), (A1, 0, 100)], 1, [("a-0", 0, 100), ("a-1", 0, 100)]),
         (

@@ -14,7 +14,7 @@ from kafkalite.spark import encode_kernels
 from kafkalite.spark.columns import Columns, read_columns
 from kafkalite.spark.partitioners import Partitioner, PartitionError
 
-# What org.apache.kafka.common.utils.Utils.murmur2 answers, as its own test has it.
+# Values of org.apache.kafka.common.utils.Utils.murmur2 from Kafka's own test.
 MURMUR2 = [
     (b"21", -973932308),
     (b"foobar", -790332482),
@@ -82,7 +82,7 @@ def test_keys_can_be_passed_over() -> None:
     assert len(set(assigned(partitioner({"t": 12}, ignore_keys=True), given))) == 1
 
 
-def test_round_robin_passes_over_keys_and_goes_on_where_it_was() -> None:
+def test_round_robin_ignores_keys_and_continues_after_the_last_partition() -> None:
     given = columns(key=pa.array([b"k"] * 4), value=pa.array([b"v"] * 4))
     made = partitioner({"t": 3}, seed=0, round_robin=True)
     found = assigned(made, given) + assigned(made, given)
@@ -90,7 +90,7 @@ def test_round_robin_passes_over_keys_and_goes_on_where_it_was() -> None:
     assert found == [(start + at) % 3 for at in range(8)]
 
 
-def test_what_has_no_leader_is_chosen_only_by_key_or_by_name() -> None:
+def test_a_partition_without_a_leader_is_chosen_only_by_key_or_number() -> None:
     for rules in ({}, {"round_robin": True}):
         made = Partitioner(1, 3, **rules)
         made.add("t", {0: -1, 1: 5, 2: -1, 3: 5})
@@ -125,7 +125,7 @@ def test_topics_by_row() -> None:
         ("t", 3, "Partition 3 of topic t with partition count 3 is not present in metadata"),
     ],
 )
-def test_rows_that_can_go_nowhere(topic: str | None, partition: int | None, message: str) -> None:
+def test_rows_without_a_valid_partition_are_refused(topic: str | None, partition: int | None, message: str) -> None:
     given = columns(
         None,
         value=pa.array([b"v", b"v"]),
@@ -150,4 +150,4 @@ def test_one_machine_code_for_all_kinds_of_columns() -> None:
     test_rows_go_by_their_keys()
     test_rows_without_a_key_stick_to_a_partition()
     test_a_partition_that_is_given_goes_before_the_key()
-    assert len(encode_kernels.assign.signatures) == 1
+    assert len(encode_kernels.assign.signatures) == 1  # type: ignore[attr-defined]

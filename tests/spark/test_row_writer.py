@@ -120,7 +120,7 @@ def test_rows_wait_until_there_are_enough_or_no_more() -> None:
     assert len(Sent.last.batches) == 2
 
 
-def test_full_batches_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_batches_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made, _, _ = writer_of({"t": 1}, kafka__batch__size="1000")
     made.write(rows(["x" * 100] * 25))
     assert [len(values) for _, values in Sent.last.batches] == [8, 8, 8]
@@ -152,14 +152,14 @@ def test_topics_by_row() -> None:
         ({"t": ErrorCode.INVALID_TOPIC_EXCEPTION}, "topic t: INVALID_TOPIC_EXCEPTION"),
     ],
 )
-def test_topics_that_are_not_there(topics: dict[str, int | ErrorCode], message: str) -> None:
+def test_missing_topics_are_an_error(topics: dict[str, int | ErrorCode], message: str) -> None:
     made, _, begun = writer_of(topics, kafka__max__block__ms="20")
     with pytest.raises(KafkaWriteError, match=message):
         made.write(rows(["a"]))
     assert not begun
 
 
-def test_what_the_client_says_is_the_error() -> None:
+def test_the_error_has_the_clients_text() -> None:
     made, _, _ = writer_of({"t": 1})
     made.write(rows(["a"]))
     Sent.last.trouble = KafkaClientError("topic t, partition 0: no")

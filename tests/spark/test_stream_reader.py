@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import dumps, loads
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ Json = dict[str, dict[str, int]]
 
 
 class Offers:
-    """What the cluster says its offsets are."""
+    """The offsets in the cluster's answers."""
 
     def __init__(self, latest: Offsets, earliest: Offsets | None = None) -> None:
         self.ends = latest
@@ -119,7 +120,7 @@ def test_a_beginning_at_an_end_is_in_the_checkpoint_before_anything_is_read(
         assert ranges(again, again.initialOffset(), first) == [(0, 8, 9)]
 
 
-def test_what_is_there_now_ends_not_before_the_beginning() -> None:
+def test_available_now_does_not_end_before_the_beginning() -> None:
     offers = Offers({P0: 4}, {P0: 6})
     source = reader(offers)
     source.prepareForTriggerAvailableNow()
@@ -129,7 +130,7 @@ def test_what_is_there_now_ends_not_before_the_beginning() -> None:
     assert step(source, begin) == begin
 
 
-def test_all_that_is_there() -> None:
+def test_without_a_limit_all_records_are_read() -> None:
     source = reader(Offers({P0: 9, P1: 5}))
     assert isinstance(source.getDefaultReadLimit(), ReadAllAvailable)
     assert source.reportLatestOffset() is None
@@ -172,7 +173,7 @@ def test_both_limits_hold_whichever_comes_back() -> None:
     assert step(source, {"t": {"0": 450}}) == {"t": {"0": 450}}
 
 
-def test_available_now_is_what_was_there_at_the_start() -> None:
+def test_available_now_ends_at_the_ends_of_the_start() -> None:
     offers = Offers({P0: 10})
     source = reader(offers, maxOffsetsPerTrigger="7", minOffsetsPerTrigger="5")
     source.prepareForTriggerAvailableNow()
@@ -186,6 +187,15 @@ def test_tasks() -> None:
     source = reader(Offers({}))
     assert ranges(source, json(0, 5), json(9, 5)) == [(0, 0, 9)]
     assert ranges(reader(Offers({}), minPartitions="3"), json(0), json(9)) == [(0, 0, 3), (0, 3, 6), (0, 6, 9)]
+
+
+def test_a_stream_goes_on_from_the_checkpoint_of_an_earlier_version() -> None:
+    """The last lines of two files below ``offsets`` of a checkpoint, as Spark stored them."""
+    start: Json = loads('{"in": {"0": 136, "1": 140}}')
+    end: Json = loads('{"in": {"0": 148, "1": 152}}')
+    source = reader(Offers({TopicPartition("in", 0): 148, TopicPartition("in", 1): 152}), subscribe="in")
+    assert ranges(source, start, end) == [(0, 136, 148), (1, 140, 152)]
+    assert dumps(step(source, start)) == dumps(end), "an earlier version reads it, too, after a downgrade"
 
 
 def test_a_new_partition_is_read_from_its_beginning() -> None:

@@ -131,7 +131,7 @@ def test_sequences_never_repeat() -> None:
     assert outcome(client.create("/q/n-", sequence=True))[0] == "/q/n-0000000001"
 
 
-def test_a_closed_client_loses_its_watches_but_is_not_told_of_what_its_own_end_removes() -> None:
+def test_a_closed_client_loses_its_watches_without_events_for_its_own_ephemerals() -> None:
     server = MemoryZooKeeper()
     client, other = server.client(), server.client()
     mine: list[WatchEvent] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.zk.stores.batches import MAX_BYTES, MAX_OPS, bundles, op_size
+from kafkalite.zk.stores.fenced_write import MAX_BYTES, MAX_OPS, bundles, op_size
 from kafkalite.zk.zk_client import Create, Delete, Op
 
 
@@ -26,7 +26,7 @@ def test_by_count(groups: list[int], expected: list[int]) -> None:
     assert [index for bundle in packed for index in bundle] == list(range(len(groups)))
 
 
-# trap: kafkalite/zk/stores/batches.py: A multi larger than `jute.maxbuffer` costs the connection: transactions are
+# trap: kafkalite/zk/stores/fenced_write.py: A multi larger than `jute.maxbuffer` costs the connection: transactions are
 # bounded.
 def test_by_size() -> None:
     groups: list[list[Op]] = [[Create(f"/{index}", b"x" * 100_000)] for index in range(12)]

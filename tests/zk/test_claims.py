@@ -23,7 +23,7 @@ from kafkalite.zk.zk_client import (
     ZkError,
 )
 from kafkalite.zk.znodes.claims import CLUSTER, CONTROLLER_CLAIM, COORDINATOR_CLAIM, ClaimZnodes
-from tests.zk.test_stores import run
+from tests.support import run
 
 BASE = "/consumers/g"
 KINDS = {"controller": (CONTROLLER_CLAIM, CLUSTER), "coordinator": (COORDINATOR_CLAIM, BASE)}
@@ -130,6 +130,12 @@ def test_a_claim_is_not_made_in_another_session(two: Two) -> None:
     assert two.holder() is None
 
 
+def test_an_empty_epoch_is_none_yet(two: Two) -> None:
+    run(ensure(two.clients[0], two.epoch_path))
+    assert two.claim().epoch == 1
+    assert two.server.data(two.epoch_path) == b"1"
+
+
 def test_a_claim_whose_answer_was_lost_is_found_again(two: Two) -> None:
     two.clients[0].black_hole(apply=True)
     outcome: list[Any] = []
@@ -138,7 +144,7 @@ def test_a_claim_whose_answer_was_lost_is_found_again(two: Two) -> None:
     assert isinstance(outcome[0], ConnectionLostError)
     two.clients[0].reconnect()
     first = two.claim()
-    # and once more, with the claim itself under way
+    # A repeated claim, whose first answer was lost, gets the same result.
     assert two.claim() == first
 
 
@@ -195,9 +201,9 @@ def fence(claim: Claim | None, client: MemoryZkClient) -> WriteFence:
 
 # trap: kafkalite/zk/stores/fenced_write.py: Claims share a multi: one that is lost would fail the writes of the others.
 def test_neighbours_in_a_transaction_do_not_spoil_each_other(coordinators: Two) -> None:
-    """Writes of three groups and of nobody: one has lost its claim, one operation is bad."""
+    """Writes under three groups' claims and without a claim: one claim is lost, one operation fails."""
     client = coordinators.clients[0]
-    claims = [run(coordinators.first.claim(f"/consumers/{name}", 1)) for name in "ghi"]
+    claims = [claim for name in "ghi" if (claim := run(coordinators.first.claim(f"/consumers/{name}", 1)))]
     run(coordinators.clients[1].set("/consumers/h/coordinator_epoch", b"9"))
     run(client.create("/consumers/i/exists"))
     writes = [
@@ -219,7 +225,7 @@ def test_neighbours_in_a_transaction_do_not_spoil_each_other(coordinators: Two) 
         assert path not in coordinators.server.paths()
 
 
-def test_an_unknown_outcome_is_nobodys_success(coordinators: Two) -> None:
+def test_an_unknown_outcome_is_not_taken_for_success(coordinators: Two) -> None:
     claim = coordinators.claim()
     client = coordinators.clients[0]
     client.black_hole(apply=True)

@@ -21,6 +21,7 @@ from kafkalite.zk.znodes import groups
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.consumers import group_path, ids_path
 from kafkalite.zk.znodes.groups import Generation, MemberRecord
+from tests.support import run
 
 GENERATION = Generation(7, "consumer", "range", "app-0b8d2c1e-6f0b-4c37-9a59-6b3d0e1f2a44", 1795261479280)
 MEMBER = MemberRecord(
@@ -41,16 +42,7 @@ def member(member_id: str, assignment: bytes = b"\0\xff", instance_id: str | Non
     )
 
 
-def run(work: Any) -> Any:
-    results: list[Any] = []
-    failures: list[BaseException] = []
-    deferred(work).addCallbacks(results.append, lambda failure: failures.append(failure.value))
-    if failures:
-        raise failures[0]
-    return results[0]
-
-
-class House:
+class GroupStoreFixture:
     """One ZooKeeper, and brokers that claim the group ``g`` one after the other."""
 
     def __init__(self) -> None:
@@ -86,7 +78,7 @@ def test_what_we_write_and_read_is_the_example() -> None:
     assert groups.decode_generation("p", example.example()) == GENERATION
     example = kind("group_member")
     read = groups.decode_member("p", "m", example.example())
-    assert replace(read, protocols=(), assignment=b"") == MEMBER
+    assert read._replace(protocols=(), assignment=b"") == MEMBER
     assert read.protocols[0][0] == "range" and read.assignment[:6] == b"\0\1\0\0\0\1"
     assert groups.encode_member(read) == example.example()
     written = groups.encode_member(member("x", instance_id="i"))
@@ -120,39 +112,39 @@ def test_what_is_no_member(was: bytes, becomes: bytes) -> None:
 
 
 def test_a_generation_is_read_as_it_was_saved() -> None:
-    house = House()
-    store, claim, _ = house.broker()
+    fixture = GroupStoreFixture()
+    store, claim, _ = fixture.broker()
     assert load(store) == (Generation(0), {})
     members = [member("a"), member("b", instance_id="i"), member("odd/../id %2F é")]
     run(store.save(claim, "g", GENERATION, members))
     assert load(store) == (GENERATION, {each.member_id: each for each in members})
-    tree = house.server.tree.nodes
+    tree = fixture.server.tree.nodes
     faults = verify({path: (node.data, node.stat()) for path, node in tree.items()})
     assert not [fault for fault in faults if fault.path.startswith("/consumers")]
 
 
 def test_names_that_are_no_paths() -> None:
-    house = House()
-    store, claim, _ = house.broker(group="a/b")
+    fixture = GroupStoreFixture()
+    store, claim, _ = fixture.broker(group="a/b")
     run(store.save(claim, "a/b", GENERATION, [member("..")]))
     assert load(store, "a/b")[1] == {"..": member("..")}
-    assert "/consumers/a%2Fb/generation/7/%2E%2E" in house.server.paths()
+    assert "/consumers/a%2Fb/generation/7/%2E%2E" in fixture.server.paths()
 
 
 def test_earlier_generations_go() -> None:
-    house = House()
-    store, claim, _ = house.broker()
+    fixture = GroupStoreFixture()
+    store, claim, _ = fixture.broker()
     run(store.save(claim, "g", replace(GENERATION, number=1), [member("a"), member("b")]))
     run(store.save(claim, "g", replace(GENERATION, number=2), [member("b")]))
-    assert house.generations() == ["2", "2/b"]
+    assert fixture.generations() == ["2", "2/b"]
     run(store.save(claim, "g", replace(GENERATION, number=3), []))
-    assert house.generations() == ["3"]
+    assert fixture.generations() == ["3"]
     assert load(store) == (replace(GENERATION, number=3), {})
 
 
 def test_a_small_generation_is_one_transaction() -> None:
-    house = House()
-    store, claim, client = house.broker()
+    fixture = GroupStoreFixture()
+    store, claim, client = fixture.broker()
     run(store.save(claim, "g", replace(GENERATION, number=1), [member("a")]))
     asked: list[str] = []
     client.before = lambda name, _: asked.append(name)
@@ -169,9 +161,9 @@ def many(count: int, assignment: bytes) -> list[MemberRecord]:
 @pytest.mark.parametrize("members", [many(500, b"x"), many(30, b"x" * 50_000)], ids=["many", "large"])
 @pytest.mark.parametrize("fails_at", range(1, 12))
 def test_a_large_generation_is_seen_whole_or_not_at_all(fails_at: int, members: list[MemberRecord]) -> None:
-    """The coordinator dies before its n-th transaction; whoever comes next reads one generation or the other."""
-    house = House()
-    store, claim, client = house.broker()
+    """The coordinator dies before its n-th multi; the next coordinator reads the old generation or the new one."""
+    fixture = GroupStoreFixture()
+    store, claim, client = fixture.broker()
     old = replace(GENERATION, number=1)
     run(store.save(claim, "g", old, [member("a"), member("b")]))
     left = fails_at
@@ -190,21 +182,21 @@ def test_a_large_generation_is_seen_whole_or_not_at_all(fails_at: int, members: 
         pass
     else:
         assert left > 0
-    house.server.expire(client.session)
+    fixture.server.expire(client.session)
     client.before = None
-    after, claim, _ = house.broker(2)
+    after, claim, _ = fixture.broker(2)
     generation, found = load(after)
     whole = {each.member_id: each for each in members}
     assert (generation, found) in ((old, {"a": member("a"), "b": member("b")}), (GENERATION, whole))
-    # And it can save that number again, with other members, whatever was left behind.
+    # The next coordinator can save that generation again, with other members, over any znodes of the dead one.
     run(after.save(claim, "g", GENERATION, [member("m1", b"other"), member("new")]))
     assert load(after) == (GENERATION, {"m1": member("m1", b"other"), "new": member("new")})
-    assert house.generations() == ["7", "7/m1", "7/new"]
+    assert fixture.generations() == ["7", "7/m1", "7/new"]
 
 
 def test_saving_may_be_repeated() -> None:
-    house = House()
-    store, claim, client = house.broker()
+    fixture = GroupStoreFixture()
+    store, claim, client = fixture.broker()
     client.black_hole(apply=True)
     work = deferred(store.save(claim, "g", GENERATION, [member("a")]))
     client.lose_connection()
@@ -218,8 +210,8 @@ def test_saving_may_be_repeated() -> None:
 
 
 def test_a_member_is_replaced_in_place() -> None:
-    house = House()
-    store, claim, _ = house.broker()
+    fixture = GroupStoreFixture()
+    store, claim, _ = fixture.broker()
     run(store.save(claim, "g", GENERATION, [member("a"), member("s-1", instance_id="s")]))
     new = member("s-2", instance_id="s")
     for _ in range(2):
@@ -228,12 +220,12 @@ def test_a_member_is_replaced_in_place() -> None:
 
 
 def test_writes_after_another_claim_are_refused() -> None:
-    house = House()
-    store, claim, client = house.broker(1)
+    fixture = GroupStoreFixture()
+    store, claim, client = fixture.broker(1)
     run(store.save(claim, "g", GENERATION, [member("a")]))
     # Its claim is taken away by hand, its session lives on.
     run(client.delete("/consumers/g/coordinator"))
-    other, claim2, _ = house.broker(2)
+    other, claim2, _ = fixture.broker(2)
     with pytest.raises(ClaimLostError):
         run(store.save(claim, "g", replace(GENERATION, number=8), []))
     with pytest.raises(ClaimLostError):
@@ -243,16 +235,16 @@ def test_writes_after_another_claim_are_refused() -> None:
 
 
 def test_writes_in_another_session_are_refused() -> None:
-    house = House()
-    store, claim, client = house.broker(1)
+    fixture = GroupStoreFixture()
+    store, claim, client = fixture.broker(1)
     client.expire_session()
     with pytest.raises((ClaimLostError, SessionExpiredError)):
         run(store.save(claim, "g", GENERATION, []))
 
 
 def test_what_cannot_be_read_is_left_out() -> None:
-    house = House()
-    store, claim, client = house.broker()
+    fixture = GroupStoreFixture()
+    store, claim, client = fixture.broker()
     run(store.save(claim, "g", GENERATION, [member("a"), member("b")]))
     run(client.set("/consumers/g/generation/7/a", b"{}"))
     assert load(store) == (GENERATION, {"b": member("b")})
@@ -262,8 +254,8 @@ def test_what_cannot_be_read_is_left_out() -> None:
 
 
 def test_the_overview() -> None:
-    house = House()
-    store, claim, _ = house.broker()
+    fixture = GroupStoreFixture()
+    store, claim, _ = fixture.broker()
     assert run(store.overview("g")) == (Generation(0), False)
     run(store.save(claim, "g", GENERATION, [member("a")]))
     assert run(store.overview("g")) == (GENERATION, True)
@@ -273,9 +265,9 @@ def test_the_overview() -> None:
 
 
 def test_old_consumers_are_watched_whether_or_not_they_ever_were() -> None:
-    house = House()
-    store, _, _ = house.broker()
-    client = house.server.client()
+    fixture = GroupStoreFixture()
+    store, _, _ = fixture.broker()
+    client = fixture.server.client()
     events: list[WatchEvent] = []
     assert run(store.old_members("g", events.append)) == []
     run(ensure(client, ids_path("g")))
@@ -287,9 +279,9 @@ def test_old_consumers_are_watched_whether_or_not_they_ever_were() -> None:
 
 
 def test_an_old_consumer_that_comes_between_two_looks() -> None:
-    house = House()
-    store, _, client = house.broker()
-    other = house.server.client()
+    fixture = GroupStoreFixture()
+    store, _, client = fixture.broker()
+    other = fixture.server.client()
     came = False
 
     def come(name: str, _: str) -> None:

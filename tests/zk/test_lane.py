@@ -1,15 +1,15 @@
-"""The lane keeps order whoever puts, and never leaves a call behind."""
+"""The lane keeps the order of calls from all threads, and loses none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.zk.lane import ReactorLane
+from kafkalite.zk.kazoo_session import ReactorLane
 
 
 class Reactor:
-    """Keeps what it is to call."""
+    """Keeps the calls until the test runs them."""
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], Any]] = []

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from kafkalite.zk.znodes.names import decode_name, encode_name
+from kafkalite.zk.znodes.codec import decode_name, encode_name
 
 LEGAL = re.compile("[^\x00-\x1f/\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]+")
 """What ZooKeeper's ``PathUtils.validatePath`` lets pass between two slashes, but for ``.`` and ``..``."""
@@ -41,9 +41,9 @@ def test_both_ways(name: str, encoded: str) -> None:
 
 
 def test_no_two_names_meet() -> None:
-    chance = random.Random(4)
+    rng = random.Random(4)
     letters = "%%%25AFaf/./é\n😀x"
-    names = {"".join(chance.choices(letters, k=chance.randrange(7))) for _ in range(20_000)}
+    names = {"".join(rng.choices(letters, k=rng.randrange(7))) for _ in range(20_000)}
     encoded = {name: encode_name(name) for name in names}
     assert len(set(encoded.values())) == len(names)
     for name, found in encoded.items():

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.stores.consumer_purge import ops_forget_topic
+from kafkalite.zk.stores.controller import ops_forget_topic
 from kafkalite.zk.stores.offsets import OffsetStore
 from kafkalite.zk.stores.paths import ensure, set_or_create
 from kafkalite.zk.zk_client import Create, NoNodeError, Op, SetData
 from kafkalite.zk.znodes import offsets
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata, StagedOffsets, TxnProducer
-from tests.zk.test_stores import House, run
+from tests.support import run
+from tests.zk.test_stores import StoresFixture
 
 TP = TopicPartition("t", 0)
 NUMBER, COMMIT = "/consumers/g/offsets/t/0", "/consumers/g/commits/t/0"
@@ -21,40 +22,40 @@ VALUE = OffsetAndMetadata(7, 1, "x", 5)
 
 
 @pytest.fixture
-def house() -> House:
-    house = House()
-    run(ensure(house.client, "/consumers/g/offsets/t"))
-    run(ensure(house.client, "/consumers/g/commits/t"))
-    return house
+def fixture() -> StoresFixture:
+    fixture = StoresFixture()
+    run(ensure(fixture.client, "/consumers/g/offsets/t"))
+    run(ensure(fixture.client, "/consumers/g/commits/t"))
+    return fixture
 
 
-def both(house: House, value: OffsetAndMetadata = VALUE, create: bool = True) -> None:
+def both(fixture: StoresFixture, value: OffsetAndMetadata = VALUE, create: bool = True) -> None:
     number, commit = str(value.offset).encode(), offsets.encode_commit(value)
     ops: list[Op] = [Create(NUMBER, number), Create(COMMIT, commit)]
     if not create:
         ops = [SetData(NUMBER, number), SetData(COMMIT, commit)]
-    run(house.server.clients[0].multi(ops))
+    run(fixture.server.clients[0].multi(ops))
 
 
 # trap: kafkalite/zk/stores/offsets.py: A plain offset that was read without the commit beside it would be kept: the
 # next read must see both, or an event must follow.
 @pytest.mark.parametrize("request_at", range(6))
-def test_whenever_a_commit_comes_it_is_read_as_one_or_an_event_follows(house: House, request_at: int) -> None:
+def test_whenever_a_commit_comes_it_is_read_as_one_or_an_event_follows(fixture: StoresFixture, request_at: int) -> None:
     """A number without its commit must not be taken for what stands there."""
-    reader = house.server.client()
+    reader = fixture.server.client()
     events: list[Any] = []
     at = [request_at]
 
     def write(_name: str, _path: str) -> None:
         at[0] -= 1
         if at[0] == -1:
-            both(house)
+            both(fixture)
 
     reader.before = write
     found = run(OffsetStore(reader).offset("g", TP, events.append))
     reader.before = None
     if at[0] >= 0:
-        both(house)
+        both(fixture)
     if not events:
         assert found is not None and found.value == VALUE
     found = run(OffsetStore(reader).offset("g", TP))
@@ -62,17 +63,17 @@ def test_whenever_a_commit_comes_it_is_read_as_one_or_an_event_follows(house: Ho
 
 
 @pytest.mark.parametrize("request_at", range(5))
-def test_so_are_commits_that_replace_others(house: House, request_at: int) -> None:
-    both(house)
+def test_so_are_commits_that_replace_others(fixture: StoresFixture, request_at: int) -> None:
+    both(fixture)
     later = OffsetAndMetadata(8, 2, "y", 6)
-    reader = house.server.client()
+    reader = fixture.server.client()
     events: list[Any] = []
     at = [request_at]
 
     def write(_name: str, _path: str) -> None:
         at[0] -= 1
         if at[0] == -1:
-            both(house, later, create=False)
+            both(fixture, later, create=False)
 
     reader.before = write
     found = run(OffsetStore(reader).offset("g", TP, events.append))
@@ -80,16 +81,16 @@ def test_so_are_commits_that_replace_others(house: House, request_at: int) -> No
     assert events or found.value == (later if at[0] < 0 else VALUE)
 
 
-def test_a_malformed_commit_leaves_the_number(house: House) -> None:
-    run(house.client.multi([Create(NUMBER, b"7"), Create(COMMIT, b"{")]))
-    found = run(OffsetStore(house.client).offset("g", TP))
+def test_a_malformed_commit_leaves_the_number(fixture: StoresFixture) -> None:
+    run(fixture.client.multi([Create(NUMBER, b"7"), Create(COMMIT, b"{")]))
+    found = run(OffsetStore(fixture.client).offset("g", TP))
     assert found is not None and found.value == OffsetAndMetadata(7)
 
 
-def test_a_topic_is_forgotten_in_every_group(house: House) -> None:
-    client = house.client
-    both(house)
-    names = ["g", "a%2Fb", "odd%ff", ".x"]  # as they stand there, whoever wrote them
+def test_a_topic_is_forgotten_in_every_group(fixture: StoresFixture) -> None:
+    client = fixture.client
+    both(fixture)
+    names = ["g", "a%2Fb", "odd%ff", ".x"]  # names of znodes, also of those that another program wrote
     for name in names:
         for kind in ("offsets", "commits", "owners"):
             for topic in ("t", "u"):
@@ -101,12 +102,12 @@ def test_a_topic_is_forgotten_in_every_group(house: House) -> None:
         run(set_or_create(client, path, offsets.encode_staged(StagedOffsets(producer, dict.fromkeys(tps, VALUE)))))
     run(set_or_create(client, "/consumers/g/staged/nonsense", b"x"))
     run(client.multi(run(ops_forget_topic(client, "t"))))
-    left = house.server.paths("/consumers/")
+    left = fixture.server.paths("/consumers/")
     assert not [path for path in left if "/t/" in path or path.endswith("/t")]
     assert len([path for path in left if path.endswith("/u/0")]) == 3 * len(names)
     kept = {path.rpartition("/")[2] for path in left if "/staged/" in path}
     assert kept == {"5-0", "5-0-2", "nonsense"}
-    staged = offsets.decode_staged("", house.server.data("/consumers/g/staged/5-0"))
+    staged = offsets.decode_staged("", fixture.server.data("/consumers/g/staged/5-0"))
     assert staged.offsets == {other: VALUE}
     with pytest.raises(NoNodeError):
-        house.server.data(NUMBER)
+        fixture.server.data(NUMBER)

@@ -7,6 +7,7 @@ import random
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
+from kafkalite.zk.stores.paths import ensure_paths
 from kafkalite.zk.stores.stores import Stores
 
 
@@ -14,10 +15,10 @@ def test_a_lost_connection_delays_the_word_of_a_failed_log_directory() -> None:
     """Without it the controller would leave this broker the leader of replicas that it cannot serve."""
     clock, server = ManualClock(), MemoryZooKeeper()
     client = server.client()
-    stores = Stores.on(client, clock, 6.0, random.Random(1))
-    deferred(stores.prepare())
+    stores = Stores(client, clock, 6.0, random.Random(1))
+    deferred(ensure_paths(client))
     client.lose_connection()
-    stores.tell_log_dir_event(3, clock)
+    stores.tell_log_dir_event(3)
     clock.advance(5)
     client.reconnect()
     clock.advance(2)

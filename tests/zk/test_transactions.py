@@ -8,7 +8,6 @@ import jsonschema
 import pytest
 
 import zk_schema
-from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
@@ -17,8 +16,9 @@ from kafkalite.zk.stores.transactions import NEW, Stored, TransactionStore
 from kafkalite.zk.verify import verify
 from kafkalite.zk.zk_client import BadVersionError, ConnectionLostError, NodeExistsError, SessionExpiredError
 from kafkalite.zk.znodes import transactions
-from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.codec import MalformedZnodeError, decode_name
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
+from tests.support import run
 
 EXAMPLE = TransactionMetadata(
     "orders-1",
@@ -39,16 +39,7 @@ def kind(name: str) -> zk_schema.ZnodeSchema:
     return next(found for found in zk_schema.schemas() if found.name == name)
 
 
-def run(work: Any) -> Any:
-    results: list[Any] = []
-    failures: list[BaseException] = []
-    deferred(work).addCallbacks(results.append, lambda failure: failures.append(failure.value))
-    if failures:
-        raise failures[0]
-    return results[0]
-
-
-class House:
+class TransactionStoreFixture:
     """One ZooKeeper and brokers' stores on it."""
 
     def __init__(self) -> None:
@@ -133,7 +124,7 @@ def test_the_state_partition_is_kafkas(transactional_id: str, count: int, number
 def test_names_survive_their_paths(name: str) -> None:
     path = transactions.id_path(3, name)
     assert path.startswith("/transactions/3/ids/") and path.count("/") == 4
-    assert transactions.id_of(path.rpartition("/")[2]) == name
+    assert decode_name(path.rpartition("/")[2]) == name
     assert zk_schema.lookup(path) is kind("transactional_id")
 
 
@@ -141,17 +132,17 @@ def test_names_survive_their_paths(name: str) -> None:
 
 
 def test_the_number_of_partitions_is_decided_once() -> None:
-    house = House()
-    first, _, _ = house.store()
+    fixture = TransactionStoreFixture()
+    first, _, _ = fixture.store()
     assert run(first.count()) == 7
-    client = house.server.client()
+    client = fixture.server.client()
     second = TransactionStore(client, 50)
     assert run(second.count()) == 7
 
 
 def test_written_loaded_and_a_clean_tree() -> None:
-    house = House()
-    store, claim, _ = house.claimed("orders-1")
+    fixture = TransactionStoreFixture()
+    store, claim, _ = fixture.claimed("orders-1")
     assert run(store.existing()) and not run(store.has_ids(run(store.partition_for("orders-1"))))
     stored = run(store.write(claim, EXAMPLE, NEW))
     assert stored == Stored(EXAMPLE, 1, stored.mzxid)
@@ -160,11 +151,13 @@ def test_written_loaded_and_a_clean_tree() -> None:
     assert later.mzxid > stored.mzxid
     assert run(store.load(run(store.partition_for("orders-1")))) == {"orders-1": later}
     assert run(store.has_ids(run(store.partition_for("orders-1"))))
-    metadata, stat = run(store.read("orders-1"))
+    read = run(store.read("orders-1"))
+    assert read is not None
+    metadata, stat = read
     assert (metadata, stat.version, stat.mzxid) == (ended, later.version, later.mzxid)
     assert run(store.read("nobody")) is None
-    tree = house.server.tree.nodes
-    for path in house.server.paths("/transactions"):
+    tree = fixture.server.tree.nodes
+    for path in fixture.server.paths("/transactions"):
         found = zk_schema.lookup(path)
         assert found is not None, path
         jsonschema.Draft202012Validator(found.schema).validate(found.value(tree[path].data))
@@ -173,8 +166,8 @@ def test_written_loaded_and_a_clean_tree() -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "..", "%", "%41", "\x00", "ünï ©ode"])
 def test_ids_of_every_kind_are_written_and_loaded(name: str) -> None:
-    house = House()
-    store, claim, _ = house.claimed(name)
+    fixture = TransactionStoreFixture()
+    store, claim, _ = fixture.claimed(name)
     metadata = TransactionMetadata(name, 5, 0, timeout_ms=1, update_ms=1)
     stored = run(store.write(claim, metadata, NEW))
     assert run(store.load(run(store.partition_for(name)))) == {name: stored}
@@ -182,8 +175,8 @@ def test_ids_of_every_kind_are_written_and_loaded(name: str) -> None:
 
 
 def test_one_that_cannot_be_understood_does_not_hide_the_others() -> None:
-    house = House()
-    store, claim, client = house.claimed("orders-1")
+    fixture = TransactionStoreFixture()
+    store, claim, client = fixture.claimed("orders-1")
     run(store.write(claim, EXAMPLE, NEW))
     number = run(store.partition_for("orders-1"))
     run(client.create(f"{transactions.ids_path(number)}/broken", b"{"))
@@ -191,8 +184,8 @@ def test_one_that_cannot_be_understood_does_not_hide_the_others() -> None:
 
 
 def test_writes_are_against_what_was_read() -> None:
-    house = House()
-    store, claim, _ = house.claimed("orders-1")
+    fixture = TransactionStoreFixture()
+    store, claim, _ = fixture.claimed("orders-1")
     run(store.write(claim, EXAMPLE, NEW))
     with pytest.raises(NodeExistsError):
         run(store.write(claim, EXAMPLE, NEW))
@@ -201,17 +194,17 @@ def test_writes_are_against_what_was_read() -> None:
 
 
 def test_a_coordinator_that_lost_its_claim_cannot_write() -> None:
-    house = House()
-    store, claim, client = house.claimed("orders-1")
+    fixture = TransactionStoreFixture()
+    store, claim, client = fixture.claimed("orders-1")
     stored = run(store.write(claim, EXAMPLE, NEW))
     # A new session of the same broker claims again: the old claim's writes are of another session.
-    house.server.expire(client.session)
+    fixture.server.expire(client.session)
     with pytest.raises((ConnectionLostError, SessionExpiredError)):
         run(store.write(claim, EXAMPLE, stored.version))
     client.reconnect()
     with pytest.raises(SessionExpiredError):
         run(store.write(claim, EXAMPLE, stored.version))
-    other, newer, other_client = house.claimed("orders-1", 2)
+    other, newer, other_client = fixture.claimed("orders-1", 2)
     assert newer.epoch == claim.epoch + 1
     stale = Claim(claim.base, claim.broker_id, claim.epoch, claim.epoch_version, other_client.session)
     with pytest.raises(ClaimLostError):
@@ -220,8 +213,8 @@ def test_a_coordinator_that_lost_its_claim_cannot_write() -> None:
 
 
 def test_removal_spares_what_was_used_meanwhile() -> None:
-    house = House()
-    store, claim, _ = house.claimed("orders-1")
+    fixture = TransactionStoreFixture()
+    store, claim, _ = fixture.claimed("orders-1")
     stored = run(store.write(claim, EXAMPLE, NEW))
     changed = run(store.write(claim, EXAMPLE, stored.version))
     assert run(store.remove(claim, [stored])) == [False]
@@ -230,8 +223,8 @@ def test_removal_spares_what_was_used_meanwhile() -> None:
 
 
 def test_the_current_state_is_read_again_when_it_changes_under_the_reader() -> None:
-    house = House()
-    store, claim, client = house.claimed("orders-1")
+    fixture = TransactionStoreFixture()
+    store, claim, client = fixture.claimed("orders-1")
     assert run(store.read_current("orders-1")) is None
     stored = run(store.write(claim, EXAMPLE, NEW))
     assert run(store.read_current("orders-1")) == EXAMPLE
@@ -247,8 +240,8 @@ def test_the_current_state_is_read_again_when_it_changes_under_the_reader() -> N
 
 
 def test_topics_are_looked_up_in_zookeeper() -> None:
-    house = House()
-    store, _, client = house.store()
+    fixture = TransactionStoreFixture()
+    store, _, client = fixture.store()
     assert not run(store.topic_exists("t"))
     for path in ("/brokers", "/brokers/topics", "/brokers/topics/t"):
         run(client.create(path))

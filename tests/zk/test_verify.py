@@ -57,3 +57,49 @@ def test_a_configuration_that_is_no_json_is_named_once() -> None:
     (fault,) = verify({"/config/topics/t": (b"{", STAT)}, DEFINITIONS)
     assert fault.path == "/config/topics/t" and "not json" in fault.problem
     assert json.loads(encode_config({}))["version"] == 1
+
+
+TOKEN = (
+    b'{"version":3,"owner":"User%%3Aa","tokenRequester":"User%%3Aa","renewers":[],"issueTimestamp":1,"maxTimestamp":2,'
+    b'"expiryTimestamp":2,"tokenId":"%s"}'
+)
+ACL = b'{"version":1,"acls":[{"principal":"%s","permissionType":"Allow","operation":"%s","host":"*"}]}'
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "said"),
+    [
+        ("/kafka-acl/Topic/t", ACL % (b"User:a", b"Read"), None),
+        ("/kafka-acl/User/User:a", ACL % (b"User:b", b"CreateTokens"), None),
+        ("/kafka-acl/Topic/t", ACL % (b"User:a", b"Red"), "an unknown operation"),
+        ("/kafka-acl/Topic/t", ACL % (b"alice", b"Read"), "principal"),
+        ("/kafka-acl/Topics", b"", "no such type of resource: Topics"),
+        ("/kafka-acl/Topics/t", ACL % (b"User:a", b"Read"), "no such type of resource: Topics"),
+        ("/kafka-acl/Cluster/kafka-cluster", ACL % (b"User:a", b"All"), None),
+        ("/kafka-acl/Cluster/mine", ACL % (b"User:a", b"All"), "kafka-cluster"),
+        ("/kafka-acl-extended/prefixed/Group/g", ACL % (b"User:a", b"All"), None),
+        ("/kafka-acl-extended/prefixed", b"", None),
+        ("/kafka-acl-extended/suffixed/Group/g", ACL % (b"User:a", b"All"), "no such type of pattern: suffixed"),
+        ("/kafka-acl-extended/prefixed/Grp/g", ACL % (b"User:a", b"All"), "no such type of resource: Grp"),
+        ("/kafka-acl-changes/acl_changes_0000000001", b"TOPIC:t", None),
+        ("/kafka-acl-changes/acl_changes_0000000001", b"TOPICS:t", "an unknown resource type"),
+        (
+            "/kafka-acl-extended-changes/acl_changes_0000000001",
+            b'{"version":1,"resourceType":"TOPIC","name":"t","patternType":"SUFFIXED"}',
+            "not a change of version 1",
+        ),
+        ("/delegation_token/tokens/id", TOKEN % b"id", None),
+        ("/delegation_token/tokens/id", TOKEN % b"other", "another name"),
+        ("/delegation_token/tokens/id", TOKEN.replace(b"%%3A", b":") % b"id", "does not match"),
+        ("/delegation_token/tokens/id", b"", "not json"),
+        ("/delegation_token/token_changes/token_change_0000000000", b"id", None),
+        ("/delegation_token/token_changes/token_change_0000000000", b"", "should be non-empty"),
+        ("/delegation_token/others", b"", "no such znode"),
+    ],
+)
+def test_znodes_of_security(path: str, data: bytes, said: str | None) -> None:
+    problems = [fault.problem for fault in verify({path: (data, STAT)})]
+    if said is None:
+        assert problems == []
+    else:
+        assert any(said in problem for problem in problems), problems

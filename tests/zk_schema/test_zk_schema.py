@@ -12,21 +12,20 @@ import pytest
 
 import zk_schema
 from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
+from kafkalite.common.acls import (
+    AccessControlEntry,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
+    PatternType,
+    ResourcePattern,
+)
+from kafkalite.common.principals import KafkaPrincipal
 from kafkalite.common.types import TopicPartition
+from kafkalite.security.delegation_tokens import DelegationToken, decode_token, encode_token
 from kafkalite.zk.verify import verify
 from kafkalite.zk.zk_client import ZnodeStat
-from kafkalite.zk.znodes import (
-    admin,
-    brokers,
-    claims,
-    cluster,
-    config,
-    consumers,
-    notifications,
-    offsets,
-    producer_ids,
-    topics,
-)
+from kafkalite.zk.znodes import acls, admin, brokers, claims, cluster, config, consumers, offsets, topics
 from kafkalite.zk.znodes.claims import CONTROLLER_CLAIM, COORDINATOR_CLAIM, decode_claim
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from zk_schema import ZnodeSchema
@@ -76,10 +75,20 @@ def test_lookup_by_path(path: str, name: str | None) -> None:
     assert (found.name if found else None) == name
 
 
-BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9091),), unclean_start_epoch=25)
+BROKER = Broker(
+    1,
+    (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9091),),
+    unclean_start_epoch=25,
+    events="http://127.0.0.1:9404/events",
+)
 ASSIGNMENT = topics.TopicAssignment(
     uuid.UUID("e6c83b2b-9417-47a9-8849-43d3dd1f97ec"), {0: PartitionAssignment((3, 2, 1))}
 )
+ALLOW = AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
+OLDT = ResourcePattern(AclResourceType.TOPIC, "oldt", PatternType.LITERAL)
+PREFIX = ResourcePattern(AclResourceType.TOPIC, "pre", PatternType.PREFIXED)
+ALICE = KafkaPrincipal("User", "alice")
+TOKEN = DelegationToken("wPXhqMxtQ8ShzLCpbv_HUQ", ALICE, ALICE, (), 1795441600123, 1796046400123, 1795528000123)
 STATE = LeaderAndIsr(
     "lat3",
     0,
@@ -107,8 +116,8 @@ def codecs() -> list[tuple[str, bytes, Callable[[bytes], Any], Any]]:
         ),
         ("controller_epoch", claims.encode_epoch(1), lambda d: claims.decode_epoch("p", d), 1),
         ("cluster_id", cluster.encode_cluster_id("casQwW0MTX2g9nuWSQQ5WQ"), cluster.decode_cluster_id, None),
-        ("isr_change", notifications.encode_isr_change([TP]), notifications.decode_isr_change, [TP]),
-        ("log_dir_event", notifications.encode_log_dir_event(1), notifications.decode_log_dir_event, 1),
+        ("isr_change", admin.encode_isr_change([TP]), admin.decode_isr_change, [TP]),
+        ("log_dir_event", admin.encode_log_dir_event(1), admin.decode_log_dir_event, 1),
         (
             "reassign_partitions",
             admin.encode_reassignment({TopicPartition("t", 0): (1, 2)}),
@@ -130,8 +139,8 @@ def codecs() -> list[tuple[str, bytes, Callable[[bytes], Any], Any]]:
         ),
         (
             "latest_producer_id_block",
-            producer_ids.encode_block(producer_ids.ProducerIdBlock(1, 3000, 3999)),
-            producer_ids.decode_block,
+            cluster.encode_block(cluster.ProducerIdBlock(1, 3000, 3999)),
+            cluster.decode_block,
             None,
         ),
         (
@@ -149,6 +158,10 @@ def codecs() -> list[tuple[str, bytes, Callable[[bytes], Any], Any]]:
         ),
         ("group_coordinator_epoch", claims.encode_epoch(3), lambda d: claims.decode_epoch("p", d), 3),
         ("group_commit", offsets.encode_commit(COMMIT), lambda d: offsets.decode_commit("p", d, 77), COMMIT),
+        ("acl", acls.encode_acls([ALLOW]), lambda d: acls.decode_acls("p", d), frozenset([ALLOW])),
+        ("acl_change", acls.encode_change(OLDT), acls.decode_literal_change, OLDT),
+        ("acl_extended_change", acls.encode_change(PREFIX), acls.decode_extended_change, PREFIX),
+        ("delegation_token_info", encode_token(TOKEN), lambda d: decode_token("p", d), TOKEN),
         ("staged_offsets", offsets.encode_staged(STAGED), lambda d: offsets.decode_staged("p", d), STAGED),
     ]
 
@@ -165,7 +178,7 @@ def test_what_we_write_and_read_is_the_example(
     if kind(name).format == "json":
         assert json.loads(written) == json.loads(example)
         for bad in (b"", b"{", b"[]", b"{}", b"\xff"):
-            if not (bad == b"" and name == "topic_config"):
+            if not (bad == b"" and name in ("topic_config", "acl")):
                 with pytest.raises(MalformedZnodeError):
                     read(bad)
 

@@ -21,7 +21,7 @@ BUGS: Final = (
     PlantedBug(
         "compaction-above-the-high-watermark",
         _ROOM,
-        "log/cleaner/plan.py",
+        "log/cleaner/log_cleaner_manager.py",
         "    uncleanable = min(log_.last_stable_offset, log_.segments.active.base_offset)\n",
         "    uncleanable = log_.segments.active.base_offset\n",
         "compaction ends at the last stable offset",
@@ -47,7 +47,7 @@ BUGS: Final = (
         "truncations during a round",
         (
             Edit(
-                "log/cleaner/plan.py",
+                "log/cleaner/log_cleaner_manager.py",
                 "    uncleanable = min(log_.last_stable_offset, log_.segments.active.base_offset)\n",
                 "    uncleanable = log_.segments.active.base_offset\n",
             ),
@@ -56,16 +56,16 @@ BUGS: Final = (
     PlantedBug(
         "swap-after-the-old-are-gone",
         _ROOM,
-        "log/cleaner/swap.py",
-        "    _rename(folder, paths, CLEANED_SUFFIX, SWAP_SUFFIX)\n    gone: list[str] = []\n",
-        "    gone: list[str] = []\n",
+        "log/log.py",
+        "        self._rename_files(paths, CLEANED_SUFFIX, SWAP_SUFFIX)\n        gone: list[str] = []\n",
+        "        gone: list[str] = []\n",
         "a compacted segment has its second name before the old ones go",
         "a crash during a swap",
         (
             Edit(
-                "log/cleaner/swap.py",
-                '    _rename(folder, paths, SWAP_SUFFIX, "")\n',
-                '    _rename(folder, paths, CLEANED_SUFFIX, "")\n',
+                "log/log.py",
+                '        self._rename_files(paths, SWAP_SUFFIX, "")\n',
+                '        self._rename_files(paths, CLEANED_SUFFIX, "")\n',
             ),
         ),
     ),

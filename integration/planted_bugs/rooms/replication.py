@@ -63,8 +63,8 @@ BUGS: Final = (
         "divergence-is-not-told",
         _ROOM,
         "replication/fetch_reader.py",
-        "            if diverging is not None:\n                result = self._result",
-        "            if diverging is not None and offset > end:\n                result = self._result",
+        "            if diverging is not None:\n                result = _result",
+        "            if diverging is not None and offset > end:\n                result = _result",
         "the leader tells a follower where their logs part (KIP-595)",
         "an unacknowledged tail, then an election",
     ),
@@ -119,8 +119,10 @@ BUGS: Final = (
         _ROOM,
         "replication/isr_updates.py",
         '            log.info("%s: outcome of an ISR change unknown: %s", partition.topic_partition, error)\n'
+        "            self._replicas.isr_stats.failed_updates += 1\n"
         "            await self._settle(partition, pending)\n",
         '            log.info("%s: outcome of an ISR change unknown: %s", partition.topic_partition, error)\n'
+        "            self._replicas.isr_stats.failed_updates += 1\n"
         "            partition.set_isr(committed(pending.committed, pending.zk_version))\n",
         "an ISR write with an unknown outcome counts as made and as not made",
         "ZooKeeper's answers are swallowed while an ISR grows",
@@ -136,7 +138,7 @@ BUGS: Final = (
         "quiet-partition-learns-no-high-watermark",
         _ROOM,
         "apis/fetch_sessions.py",
-        "        elif partition.fetch_offset <= known.fetch_offset:\n            session.told.pop(tp, None)\n",
+        "        elif partition.fetch_offset <= known.fetch_offset:\n            session.last_sent.pop(tp, None)\n",
         "",
         "a high watermark that the follower could not use is told once more",
         "truncations in quiet partitions",

@@ -10,12 +10,14 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import cast
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.tasks import Future, Lane, sleep
 from kafkalite.coordinator.group.group_metadata import GroupMetadata
+from kafkalite.coordinator.group.group_stats import GroupStats
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import (
     HeartbeatRequest,
@@ -49,14 +51,18 @@ class CoordinatedGroup:
         store: GroupStore,
         clock: Clock,
         on_lost: Callable[[CoordinatedGroup], None],
+        record: EventRecorder = ignore_event,
+        stats: GroupStats | None = None,
     ) -> None:
+        self._record = record
+        self._stats = GroupStats() if stats is None else stats
         self.core = core
         self.claim = claim
         self._store = store
         self._clock = clock
         self._on_lost = on_lost
         self._tickets = count(1)
-        self._waiting: dict[int, Future[Any]] = {}
+        self._waiting: dict[int, Future[JoinAnswer | SyncAnswer]] = {}
         self._writes = Lane(f"generations of group {core.name}", self._write)
         self._timer: Timer | None = None
         self._timer_at = float("inf")
@@ -67,16 +73,14 @@ class CoordinatedGroup:
         ticket, waiting = self._wait()
         self.core.join(ticket, request, fresh_id, self._clock.monotonic())
         self._settle()
-        answer: JoinAnswer = await waiting
-        return answer
+        return cast(JoinAnswer, await waiting)
 
     async def sync(self, request: SyncRequest) -> SyncAnswer:
         """Serve a SyncGroup."""
         ticket, waiting = self._wait()
         self.core.sync(ticket, request, self._clock.monotonic())
         self._settle()
-        answer: SyncAnswer = await waiting
-        return answer
+        return cast(SyncAnswer, await waiting)
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         """Serve a Heartbeat; it needs no timer and no write, because it only moves a deadline away."""
@@ -107,9 +111,9 @@ class CoordinatedGroup:
 
     # Effects and deadlines
 
-    def _wait(self) -> tuple[int, Future[Any]]:
+    def _wait(self) -> tuple[int, Future[JoinAnswer | SyncAnswer]]:
         ticket = next(self._tickets)
-        waiting: Future[Any] = Future()
+        waiting: Future[JoinAnswer | SyncAnswer] = Future()
         self._waiting[ticket] = waiting
         return ticket, waiting
 
@@ -120,8 +124,19 @@ class CoordinatedGroup:
         for effect in effects:
             if isinstance(effect, StoreGeneration):
                 self._writes.put(self._dated(effect))
+                self._record_generation(effect)
+                self._stats.rebalances += effect.kind is StoreKind.ASSIGNMENT
             else:
                 self._waiting.pop(effect.ticket).callback(effect.answer)
+
+    def _record_generation(self, store: StoreGeneration) -> None:
+        if store.kind is StoreKind.REPLACEMENT:
+            text = f"member {store.replaced[1]} takes the place of {store.replaced[0]}"
+        else:
+            text = f"generation {store.generation.number} with {len(store.members)} members"
+        self._record(
+            EventKind.REBALANCE, f"group {self.core.name}: {text}", group=self.core.name, why=self.core.rebalance_reason
+        )
 
     def _dated(self, store: StoreGeneration) -> StoreGeneration:
         now = self._clock.time_ms()

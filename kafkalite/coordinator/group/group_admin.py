@@ -12,17 +12,13 @@ from collections.abc import Mapping, Sequence
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
+from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
 from kafkalite.coordinator.group.group_metadata_manager import GroupMetadataManager
 from kafkalite.coordinator.group.group_offsets import GroupOffsets
 from kafkalite.coordinator.group.old_consumers import OldConsumers
 from kafkalite.coordinator.group.states import GroupState
-from kafkalite.coordinator.group.values import (
-    GroupDescription,
-    GroupListing,
-    OffsetDeleteRequest,
-    OffsetErrors,
-)
+from kafkalite.coordinator.group.values import GroupDescription, GroupListing, OffsetErrors
 from kafkalite.coordinator.offsets.offset_manager import OffsetManager
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.groups import GroupStore
@@ -82,6 +78,14 @@ class GroupAdmin:
         wanted = {state.lower() for state in states}
         return [each for each in found if not wanted or each.state.lower() in wanted]
 
+    async def member_counts(self) -> dict[str, int]:
+        """The number of members of each group of :meth:`list_groups`; 0 for those without a coordinator.
+
+        Raises ``ZkError``.
+        """
+        counts = {name: len(coordinated.core.members) for name, coordinated in self._groups.coordinated.items()}
+        return dict.fromkeys(await self._ours_unclaimed(), 0) | counts
+
     async def delete(self, groups: Sequence[str]) -> Mapping[str, ErrorCode]:
         """Delete groups without members, with their offsets."""
         names = list(dict.fromkeys(groups))
@@ -103,19 +107,19 @@ class GroupAdmin:
         log.info("group %s is deleted", group)
         return ErrorCode.NONE
 
-    async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetErrors:
+    async def delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetErrors:
         """Delete offsets, and a group without members with its last offset.
 
         Raises :class:`ApiError` (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP …) for the request as a whole.
         """
-        answers = await self._group_offsets.delete(request)
-        coordinated = self._groups.coordinated.get(request.group)
+        answers = await self._group_offsets.delete(group, partitions)
+        coordinated = self._groups.coordinated.get(group)
         if coordinated is not None and ErrorCode.NONE in answers.values():
             try:
                 await self._remove_if_nothing_is_left(coordinated)
             except (ApiError, ZkError) as error:
                 # The offsets are deleted as requested; the next expiration removes the group.
-                log.info("group %s: its last offset was deleted, the group stays for now: %s", request.group, error)
+                log.info("group %s: its last offset was deleted, the group stays for now: %s", group, error)
         return answers
 
     async def expire(self) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.config import Config
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.events import EventRecorder, ignore_event
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import random_uuid
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
@@ -20,7 +22,9 @@ from kafkalite.coordinator.group.group_admin import GroupAdmin
 from kafkalite.coordinator.group.group_metadata import GroupLimits
 from kafkalite.coordinator.group.group_metadata_manager import GroupMetadataManager, check_name
 from kafkalite.coordinator.group.group_offsets import GroupOffsets
+from kafkalite.coordinator.group.group_stats import GroupStats
 from kafkalite.coordinator.group.old_consumers import OldConsumers
+from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import (
     UNKNOWN_MEMBER,
     HeartbeatRequest,
@@ -58,6 +62,7 @@ class GroupCoordinator:
         clock: Clock,
         config: Config,
         rng: random.Random | None = None,
+        record: EventRecorder = ignore_event,
     ) -> None:
         self._clock = clock
         self._config = config
@@ -74,11 +79,21 @@ class GroupCoordinator:
             session_timeout,
             on_claimed=self._claimed,
             on_gone=self._old.forget,
+            record=record,
         )
         self._offset_manager = offsets
         self.offsets = GroupOffsets(self._groups, offsets)
         self.admin = GroupAdmin(broker_id, self._groups, store, offsets, self.offsets, self._old, clock)
         self._expiry: Timer | None = None
+
+    @property
+    def stats(self) -> GroupStats:
+        """What this coordinator did since the broker's start."""
+        return self._groups.stats
+
+    def states(self) -> Counter[GroupState]:
+        """How many of the groups that this broker coordinates are in each state."""
+        return Counter(coordinated.core.state for coordinated in self._groups.coordinated.values())
 
     # Life
 

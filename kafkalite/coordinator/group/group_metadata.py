@@ -3,7 +3,7 @@
 Answers to: ``kafka.coordinator.group.GroupMetadata``, ``kafka.coordinator.group.{DelayedHeartbeat,DelayedJoin,
 InitialDelayedJoin,DelayedSync}`` (their expiry) and the rules of ``GroupCoordinator`` (``handleJoinGroup``,
 ``doSyncGroup``, ``handleHeartbeat``, ``handleLeaveGroup``, ``validateOffsetCommit``, ``prepareRebalance``,
-``onCompleteJoin``, ``onGroupLoaded``). Pure.
+``onCompleteJoin``, ``onGroupLoaded``) with ``ConsumerProtocol.deserializeSubscription``. Pure.
 
 Times are monotonic seconds. After each call the caller carries out :meth:`GroupMetadata.take_effects`, and it calls
 :meth:`GroupMetadata.tick` at ``wakes_at`` or soon after.
@@ -12,14 +12,14 @@ Times are monotonic seconds. After each call the caller carries out :meth:`Group
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Final
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.member_metadata import NEW_MEMBER_TIMEOUT, MemberMetadata
-from kafkalite.coordinator.group.membership import Membership
+from kafkalite.coordinator.group.membership import NEW_MEMBER_TIMEOUT, MemberMetadata, Membership
 from kafkalite.coordinator.group.states import TRANSITIONS, GroupState, check_transition
-from kafkalite.coordinator.group.subscriptions import CONSUMER_PROTOCOL_TYPE, decode_topics
 from kafkalite.coordinator.group.values import (
     UNKNOWN_MEMBER,
     Effect,
@@ -44,6 +44,26 @@ from kafkalite.zk.znodes.groups import Generation, MemberRecord
 
 log = logging.getLogger(__name__)
 NEVER = float("inf")
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+
+def decode_topics(subscription: bytes) -> set[str]:
+    """The topics of an encoded ``ConsumerProtocolSubscription`` of any version. Raises ``ValueError``."""
+    try:
+        version, count = struct.unpack_from(">hi", subscription)
+        if version < 0 or count < 0:
+            raise ValueError(f"a subscription of version {version} with {count} topics")
+        topics, position = set(), 6
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", subscription, position)
+            position += 2
+            if length < 0 or position + length > len(subscription):
+                raise ValueError("a subscription that is cut short")
+            topics.add(subscription[position : position + length].decode("utf-8"))
+            position += length
+        return topics
+    except struct.error as error:
+        raise ValueError(f"a subscription that is cut short: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +108,8 @@ class GroupMetadata:
         self._phase: _JoinPhase | None = None
         self._sync_deadline = NEVER
         """When all members of this generation must have sent SyncGroup."""
+        self.rebalance_reason = ""
+        """Why the last rebalance began."""
         self._member_added = False
         """Whether a member joined during the initial delay, which is then extended."""
         self._effects: list[Effect] = []
@@ -105,7 +127,7 @@ class GroupMetadata:
             group._empty_since_ms = generation.timestamp_ms if generation.number else None
             return group
         for record in records:
-            member = MemberMetadata.of(record)
+            member = MemberMetadata(*record)
             group._members.add(member)
             group._touch(member, now)
         group._protocol = generation.protocol
@@ -554,6 +576,7 @@ class GroupMetadata:
         else:
             self._phase = _JoinPhase(now + timeout)
         self._become(GroupState.PREPARING_REBALANCE)
+        self.rebalance_reason = reason
         self._wake(self._phase.deadline)
         log.info("group %s: rebalance of generation %d begins: %s", self.name, self._generation, reason)
         self._try_complete_join(now)

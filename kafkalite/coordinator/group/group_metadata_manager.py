@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.tasks import Future, SharedOutcome, deferred, gather
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
 from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
+from kafkalite.coordinator.group.group_stats import GroupStats
 from kafkalite.coordinator.placement import preferred
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
 from kafkalite.zk.stores.groups import GroupStore
-from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError, SessionState, ZkError
+from kafkalite.zk.zk_client import (
+    ConnectionLostError,
+    NotAuthorizedError,
+    SessionExpiredError,
+    SessionState,
+    ZkError,
+)
 from kafkalite.zk.znodes.consumers import group_path
 
 log = logging.getLogger(__name__)
@@ -51,8 +59,11 @@ class GroupMetadataManager:
         *,
         on_claimed: Callable[[str], None],
         on_gone: Callable[[str], None],
+        record: EventRecorder = ignore_event,
     ) -> None:
+        self._record = record
         self.coordinated: dict[str, CoordinatedGroup] = {}
+        self.stats = GroupStats()
         self._on_claimed = on_claimed
         self._on_gone = on_gone
         self._broker_id = broker_id
@@ -152,9 +163,9 @@ class GroupMetadataManager:
         busy = self._busy[group] = SharedOutcome()
         outcome: Future[T] = Future()
 
-        def done(result: Any) -> None:
+        def done(result: object) -> None:
             del self._busy[group]
-            outcome.callback(result)
+            outcome.callback(cast(T, result))
             busy.succeed(None)
 
         deferred(work).addBoth(done)
@@ -168,6 +179,7 @@ class GroupMetadataManager:
                 raise ApiError(ErrorCode.NOT_COORDINATOR)
             if not create and not await self._store.exists(group):
                 return None
+            await self._store.prepare(group)
             claim = await self._claims.claim(group_path(group), self._broker_id)
             if claim is None:
                 raise ApiError(ErrorCode.NOT_COORDINATOR)
@@ -177,6 +189,8 @@ class GroupMetadataManager:
         except (ConnectionLostError, SessionExpiredError, ClaimLostError) as error:
             code = ErrorCode.NOT_COORDINATOR if self._cut_off else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             raise ApiError(code, str(error)) from None
+        except NotAuthorizedError as error:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from None
         if session != self._sessions:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         try:
@@ -185,7 +199,13 @@ class GroupMetadataManager:
             await self._release(claim)
             raise
         core = GroupMetadata.load(group, self._limits, generation, members, self._clock.monotonic())
-        coordinated = CoordinatedGroup(core, claim, self._store, self._clock, self._lost)
+        coordinated = CoordinatedGroup(core, claim, self._store, self._clock, self._lost, self._record, self.stats)
+        self._record(
+            EventKind.REBALANCE,
+            f"broker {self._broker_id} coordinates group {group}, claim epoch {claim.epoch}",
+            group=group,
+            zxid=claim.zxid,
+        )
         self.coordinated[group] = coordinated
         log.info(
             "group %s: coordinated here from epoch %d on, at generation %d with %d members",

@@ -6,20 +6,18 @@ handleDeleteOffsets}``. Reactor shell.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
+from kafkalite.coordinator.group.group_metadata import CONSUMER_PROTOCOL_TYPE
 from kafkalite.coordinator.group.group_metadata_manager import GroupMetadataManager, check_name
 from kafkalite.coordinator.group.states import GroupState
-from kafkalite.coordinator.group.subscriptions import CONSUMER_PROTOCOL_TYPE
 from kafkalite.coordinator.group.values import (
     FetchedOffsets,
     OffsetCommitRequest,
-    OffsetDeleteRequest,
     OffsetErrors,
-    OffsetFetchRequest,
     TxnOffsetCommitRequest,
 )
 from kafkalite.coordinator.offsets.offset_manager import OffsetManager
@@ -48,7 +46,9 @@ class GroupOffsets:
         if error is not ErrorCode.NONE:
             return dict.fromkeys(request.offsets, error)
         work = self._offsets.commit(request.group, request.offsets, coordinated.claim)
-        return await self._write(coordinated, request.offsets, work)
+        answers = await self._write(coordinated, request.offsets, work)
+        self._groups.stats.commits += list(answers.values()).count(ErrorCode.NONE)
+        return answers
 
     async def txn_commit(self, request: TxnOffsetCommitRequest) -> OffsetErrors:
         """Stage offsets of a transaction; they become the group's offsets when the transaction commits."""
@@ -71,34 +71,41 @@ class GroupOffsets:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return dict.fromkeys(request.offsets, error)
 
-    async def fetch(self, request: OffsetFetchRequest) -> FetchedOffsets:
-        """Committed offsets. Raises :class:`ApiError` if the group is not coordinated here or cannot be read."""
-        if await self._groups.obtain(request.group, create=False) is None:
+    async def fetch(
+        self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+    ) -> FetchedOffsets:
+        """Committed offsets of ``partitions`` (``None``: of all).
+
+        Raises :class:`ApiError` if the group is not coordinated here or cannot be read.
+        """
+        if await self._groups.obtain(group, create=False) is None:
             return {}
         try:
-            return await self._offsets.fetch(request.group, request.partitions, require_stable=request.require_stable)
+            return await self._offsets.fetch(group, partitions, require_stable=require_stable)
         except ZkError as error:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
 
-    async def delete(self, request: OffsetDeleteRequest) -> OffsetErrors:
+    async def delete(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetErrors:
         """Delete offsets; an error for each partition. Raises :class:`ApiError` for the request as a whole."""
-        check_name(request.group)
-        coordinated = await self._groups.obtain(request.group, create=False)
-        if coordinated is None or not (coordinated.core.generation or await self.any(request.group)):
+        check_name(group)
+        coordinated = await self._groups.obtain(group, create=False)
+        if coordinated is None or not (coordinated.core.generation or await self.any(group)):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-        answers = dict.fromkeys(request.partitions, ErrorCode.NONE)
+        answers = dict.fromkeys(partitions, ErrorCode.NONE)
         core = coordinated.core
         if core.state is not GroupState.EMPTY:
             if core.protocol_type != CONSUMER_PROTOCOL_TYPE:
                 raise ApiError(ErrorCode.NON_EMPTY_GROUP)
             topics = core.subscribed_topics()
-            for partition in request.partitions:
+            for partition in partitions:
                 if topics is None or partition.topic in topics:
                     answers[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         allowed = [partition for partition, error in answers.items() if error is ErrorCode.NONE]
         if allowed:
-            work = self._offsets.delete(request.group, allowed, coordinated.claim)
-            answers.update(await self._write(coordinated, allowed, work))
+            work = self._offsets.delete(group, allowed, coordinated.claim)
+            deleted = await self._write(coordinated, allowed, work)
+            self._groups.stats.deletions += list(deleted.values()).count(ErrorCode.NONE)
+            answers.update(deleted)
         return answers
 
     async def any(self, group: str) -> bool:

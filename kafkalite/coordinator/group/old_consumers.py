@@ -51,7 +51,7 @@ class OldConsumers:
         spawn(self.live(group), f"watching the old consumers of group {group}", self._failed)
 
     def forget(self, group: str) -> None:
-        """Stop to follow the group, because another broker may coordinate it."""
+        """Stop following ``group``, because another broker may coordinate it."""
         self._live.pop(group, None)
         self._followed.pop(ids_path(group), None)
 
@@ -69,6 +69,6 @@ class OldConsumers:
             self.follow(group)
 
     def _failed(self, error: BaseException) -> None:
-        # The next request or the next reconnect reads again.
+        # An error of ZooKeeper is not logged, because the next request or the next reconnect reads again.
         if not isinstance(error, ZkError):
             log.error("Watching old consumers failed", exc_info=error)

@@ -7,8 +7,8 @@ and the callbacks ``MemberMetadata.awaitingJoinCallback``, ``awaitingSyncCallbac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -176,23 +176,6 @@ class TxnOffsetCommitRequest:
     member_id: str = UNKNOWN_MEMBER
     generation: int = NO_GENERATION
     instance_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetFetchRequest:
-    """A request for committed offsets; ``partitions`` ``None``: all offsets of the group."""
-
-    group: str
-    partitions: Sequence[TopicPartition] | None
-    require_stable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetDeleteRequest:
-    """Offsets that an administrator deletes."""
-
-    group: str
-    partitions: Sequence[TopicPartition] = field(default=())
 
 
 OffsetErrors = dict[TopicPartition, ErrorCode]

@@ -17,9 +17,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.tasks import gather
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
+from kafkalite.common.tasks import gather, gather_in_parts
 from kafkalite.common.types import TopicPartition
 from kafkalite.zk.stores.offsets import AT_ONCE, OffsetStore, StoredOffset
 from kafkalite.zk.stores.paths import children_or_watch, read_or_watch
@@ -27,9 +29,8 @@ from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.stores.watched_reads import WatchedReads
 from kafkalite.zk.zk_client import Watch
 from kafkalite.zk.znodes import consumers, offsets, transactions
-from kafkalite.zk.znodes.codec import MalformedZnodeError
-from kafkalite.zk.znodes.names import decode_name
-from kafkalite.zk.znodes.offsets import OffsetAndMetadata, StagedOffsets, TxnProducer
+from kafkalite.zk.znodes.codec import MalformedZnodeError, decode_name
+from kafkalite.zk.znodes.offsets import NO_TIMESTAMP, OffsetAndMetadata, StagedOffsets, TxnProducer
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,14 @@ class StagedOffsetsView:
 class CommittedOffsetReader:
     """Reads the offsets of groups through :class:`WatchedReads`."""
 
-    def __init__(self, store: OffsetStore, reads: WatchedReads, transactions: TransactionStore) -> None:
+    def __init__(
+        self,
+        store: OffsetStore,
+        reads: WatchedReads,
+        transactions: TransactionStore,
+        record: EventRecorder = ignore_event,
+    ) -> None:
+        self._record = record
         self._store = store
         self._reads = reads
         self._transactions = transactions
@@ -99,13 +107,11 @@ class CommittedOffsetReader:
         for tp in partitions:
             known, value = self._reads.peek(consumers.offset_path(group, tp))
             if known:
-                found[tp] = value
+                found[tp] = cast("Stored", value)
             else:
                 missing.append(tp)
-        for start in range(0, len(missing), AT_ONCE):
-            some = missing[start : start + AT_ONCE]
-            found.update(zip(some, await gather(self._stored(group, tp) for tp in some), strict=True))
-        return found
+        read = await gather_in_parts(partial(self._stored, group), missing, AT_ONCE)
+        return found | dict(zip(missing, read, strict=True))
 
     async def staged(self, group: str) -> StagedOffsetsView:
         """The staged offsets of ``group`` now."""
@@ -140,9 +146,24 @@ class CommittedOffsetReader:
                 return ErrorCode.UNKNOWN_SERVER_ERROR
             if stored is not None and isinstance(before, StoredOffset) and before.mzxid > stored.mzxid:
                 return before  # the server of a new session lags behind; its watch will fire
+            if stored is not None and isinstance(before, StoredOffset) and before.mzxid < stored.mzxid:
+                self._look_for_edit(group, tp, before, stored)
             return stored
 
         return await self._reads.get(path, load)
+
+    def _look_for_edit(self, group: str, tp: TopicPartition, before: StoredOffset, now: StoredOffset) -> None:
+        # Every commit of a broker has a time, so this number was written without one.
+        if now.value.commit_timestamp_ms == NO_TIMESTAMP:
+            self._record(
+                EventKind.OFFSET_EDIT,
+                f"group {group}: the offset of {tp} is {now.value.offset} instead of {before.value.offset}",
+                topic=tp.topic,
+                partition=tp.partition,
+                group=group,
+                zxid=now.mzxid,
+                why="an old consumer or an administrator wrote the number",
+            )
 
     async def _chunk(self, path: str, watch: Watch) -> StagedOffsets | None:
         found = await read_or_watch(self._store.client, path, watch)
@@ -164,7 +185,7 @@ class CommittedOffsetReader:
                 log.error("ignored until it is mended: %s", error)
                 return None
             if found is not None:
-                before: _Found = self._reads.known(path)
+                before = cast("_Found", self._reads.known(path))
                 mzxid = found[1].mzxid
                 # The server of a new session may lag behind the former session's server.
                 return before if before is not None and before[1] > mzxid else (found[0], mzxid)

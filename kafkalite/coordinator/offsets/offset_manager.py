@@ -11,6 +11,7 @@ from dataclasses import replace
 from kafkalite.common.clock import Clock
 from kafkalite.common.config import Config
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.events import EventRecorder, ignore_event
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.committed_offset_reader import CommittedOffsetReader
 from kafkalite.coordinator.offsets.offset_removal import ANY_VERSION, OffsetRemoval, past_retention
@@ -44,6 +45,7 @@ class OffsetManager:
         config: Config,
         topic_exists: Callable[[TopicPartition], bool],
         transactions: TransactionStore,
+        record: EventRecorder = ignore_event,
     ) -> None:
         self._clock = clock
         self._config = config
@@ -51,7 +53,7 @@ class OffsetManager:
         self._store = OffsetStore(client)
         self._reads = WatchedReads(client, clock)
         self._transactions = transactions
-        self._reader = CommittedOffsetReader(self._store, self._reads, transactions)
+        self._reader = CommittedOffsetReader(self._store, self._reads, transactions, record)
         self._writer = OffsetWriter(client)
         self.transactional = TransactionalOffsets(self._store, transactions)
         self._removal = OffsetRemoval(client)

@@ -5,12 +5,12 @@ Answers to: ``GroupMetadataManager.cleanupGroupMetadata`` and ``GroupMetadata.re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.stores.claims import Claim, write_claimed
+from kafkalite.zk.stores.claims import Claim, write_claimed, write_each_claimed
 from kafkalite.zk.stores.fenced_write import OpResult
 from kafkalite.zk.stores.offsets import StoredOffset
 from kafkalite.zk.stores.paths import children
@@ -31,6 +31,7 @@ from kafkalite.zk.znodes.offsets import NO_TIMESTAMP
 
 ANY_VERSION = -1
 _TRIES = 5
+"""Attempts at the removal of a group to whose znodes another client adds meanwhile."""
 
 
 def past_retention(
@@ -41,17 +42,17 @@ def past_retention(
     An offset expires at the time that its commit names; without one, ``retention_ms`` after the commit, or after the
     group lost its last member, if that was later. The time of a bare number is that of its znode's last write.
     """
-    gone = []
+    expired = []
     for tp, found in stored.items():
         value = found.value
         if value.expire_timestamp_ms != NO_TIMESTAMP:
-            expired = now_ms >= value.expire_timestamp_ms
+            is_expired = now_ms >= value.expire_timestamp_ms
         else:
             since = found.mtime_ms if value.commit_timestamp_ms == NO_TIMESTAMP else value.commit_timestamp_ms
-            expired = now_ms - max(since, empty_since_ms or 0) >= retention_ms
-        if expired:
-            gone.append(tp)
-    return gone
+            is_expired = now_ms - max(since, empty_since_ms or 0) >= retention_ms
+        if is_expired:
+            expired.append(tp)
+    return expired
 
 
 class OffsetRemoval:
@@ -71,15 +72,17 @@ class OffsetRemoval:
         paths = [path for tp in wanted for path in (consumers.offset_path(group, tp), offsets.commit_path(group, tp))]
         try:
             stats = await gather(self._client.exists(path) for path in paths)
-            doomed: list[list[Op]] = []
-            for index, tp in enumerate(wanted):
+            existing = {path for path, stat in zip(paths, stats, strict=True) if stat is not None}
+            deletions: list[list[Op]] = []
+            for tp in wanted:
+                offset, commit = consumers.offset_path(group, tp), offsets.commit_path(group, tp)
                 ops: list[Op] = []
-                if stats[2 * index] is not None:
-                    ops.append(Delete(paths[2 * index], versions[tp]))
-                if stats[2 * index + 1] is not None:
-                    ops.append(Delete(paths[2 * index + 1]))
-                doomed.append(ops)
-            results = await write_claimed(self._client, claim, doomed)
+                if offset in existing:
+                    ops.append(Delete(offset, versions[tp]))
+                if commit in existing:
+                    ops.append(Delete(commit))
+                deletions.append(ops)
+            results = await write_claimed(self._client, claim, deletions)
             await self._remove_empty({path.rpartition("/")[0] for path in paths}, claim)
         except SessionExpiredError:
             raise claim.lost() from None
@@ -90,12 +93,13 @@ class OffsetRemoval:
     async def remove_group(self, group: str, claim: Claim, *, with_offsets: bool = True) -> None:
         """Remove all znodes of ``group``, its claim and epoch last.
 
-        Raises ``NotEmptyError`` if an old consumer joined meanwhile, or (unless ``with_offsets``) if an offset was
+        Raises ``NotEmptyError`` if a ZooKeeper consumer joined meanwhile, or (unless ``with_offsets``) if an offset was
         committed or staged; then no offset is removed.
         """
         base = consumers.group_path(group)
-        old = [*await self._containers(f"{base}/owners"), f"{base}/ids"]
-        await self._delete(old, claim)
+        # Znodes of ZooKeeper consumers first: the group stays if one of them is a member.
+        of_consumers = [*await self._containers(f"{base}/owners"), f"{base}/ids"]
+        await write_each_claimed(self._client, claim, map(Delete, of_consumers))
         last: list[Op] = [
             Delete(COORDINATOR_CLAIM.epoch_path(base)),
             Delete(COORDINATOR_CLAIM.claim_path(base)),
@@ -106,7 +110,7 @@ class OffsetRemoval:
             below = [path for path in await self._below(base) if path not in keep]
             if not with_offsets and any(_is_offset(path.removeprefix(base)) for path in below):
                 raise NotEmptyError(base)
-            await self._delete(below, claim)
+            await write_each_claimed(self._client, claim, map(Delete, below))
             [result] = await write_claimed(self._client, claim, [last])
             if not isinstance(result, ZkError):
                 return
@@ -122,12 +126,6 @@ class OffsetRemoval:
         names = await children(self._client, path)
         below = await gather(self._below(f"{path}/{name}") for name in names)
         return [each for name, found in zip(names, below, strict=True) for each in (*found, f"{path}/{name}")]
-
-    async def _delete(self, paths: Sequence[str], claim: Claim) -> None:
-        results = await write_claimed(self._client, claim, [[Delete(path)] for path in paths])
-        for result in results:
-            if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
-                raise result
 
     async def _remove_empty(self, containers: Iterable[str], claim: Claim) -> None:
         """Remove the ``containers`` that have become empty; the next commit creates them again."""

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.tasks import gather
+from kafkalite.common.tasks import gather, gather_in_parts
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.committed_offset_reader import merged
-from kafkalite.zk.stores.claims import Claim, write_claimed
+from kafkalite.zk.stores.claims import Claim, write_claimed, write_each_claimed
+from kafkalite.zk.stores.controller import AdminStore
 from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, OpResult, write_fenced
 from kafkalite.zk.stores.offset_layout import create_container
 from kafkalite.zk.stores.offsets import AT_ONCE, OffsetStore, Standing
@@ -34,7 +36,7 @@ from kafkalite.zk.zk_client import (
     ZkClient,
     ZkError,
 )
-from kafkalite.zk.znodes import admin, consumers, offsets, topics, transactions
+from kafkalite.zk.znodes import consumers, offsets, transactions
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata, StagedOffsets, TxnProducer
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
@@ -57,6 +59,7 @@ class TransactionalOffsets:
         self._client: ZkClient = store.client
         self._store = store
         self._transactions = transactions
+        self._admin = AdminStore(store.client)
 
     async def stage(self, group: str, claim: Claim, producer: TxnProducer, staged: Offsets) -> ErrorCode:
         """Store ``staged`` aside until the producer's transaction is decided; durable when this returns NONE.
@@ -100,11 +103,11 @@ class TransactionalOffsets:
             left = await self._copy(group, left, claim, decision_mzxid)
         if left:
             raise ZkError(offsets.staged_path(group), f"{len(left)} offsets change faster than they are copied:")
-        await self._remove(paths, claim)
+        await write_each_claimed(self._client, claim, map(Delete, paths))
 
     async def discard(self, group: str, producer: TxnProducer, claim: Claim) -> None:
         """Remove the offsets that ``producer`` staged. Idempotent. Raises ``ClaimLostError`` and ``ZkError``."""
-        await self._remove(await self._paths(group, producer), claim)
+        await write_each_claimed(self._client, claim, map(Delete, await self._paths(group, producer)))
 
     # Staging
 
@@ -145,13 +148,11 @@ class TransactionalOffsets:
         """Write each offset unless a later one exists; returns those that other writers changed meanwhile."""
         wanted = list(staged)
         writes: list[tuple[TopicPartition, FencedWrite]] = []
-        for start in range(0, len(wanted), AT_ONCE):
-            some = wanted[start : start + AT_ONCE]
-            standings = await gather(self._store.standing(group, tp) for tp in some)
-            for tp, standing in zip(some, standings, strict=True):
-                if standing.order < decision_mzxid:
-                    ops = _ops_copy(group, tp, staged[tp], standing, decision_mzxid)
-                    writes.append((tp, FencedWrite(claim.fence(), ops)))
+        standings = await gather_in_parts(partial(self._store.standing, group), wanted, AT_ONCE)
+        for tp, standing in zip(wanted, standings, strict=True):
+            if standing.order < decision_mzxid:
+                ops = _ops_copy(group, tp, staged[tp], standing, decision_mzxid)
+                writes.append((tp, FencedWrite(claim.fence(), ops)))
         left: dict[TopicPartition, OffsetAndMetadata] = {}
         results = await write_fenced(self._client, [write for _, write in writes])
         for (tp, _), result in zip(writes, results, strict=True):
@@ -172,15 +173,8 @@ class TransactionalOffsets:
     async def _existing_topics(self, names: set[str]) -> set[str]:
         """The topics that exist and are not being deleted, by ZooKeeper, because a stale cache would lose offsets."""
         listed = sorted(names)
-        stats = await gather(self._client.exists(topics.topic_path(name)) for name in listed)
-        doomed = await gather(self._client.exists(admin.delete_topic_path(name)) for name in listed)
-        return {name for name, at, wish in zip(listed, stats, doomed, strict=True) if at is not None and wish is None}
-
-    async def _remove(self, paths: list[str], claim: Claim) -> None:
-        results = await write_claimed(self._client, claim, [[Delete(path)] for path in paths])
-        for result in results:
-            if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
-                raise result
+        deleted = await gather(map(self._admin.is_being_deleted, listed))
+        return {name for name, is_deleted in zip(listed, deleted, strict=True) if not is_deleted}
 
     # Reading
 

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, spawn
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.transaction.ports import LeaderLookup, MarkerChannel
-from kafkalite.coordinator.transaction.values import TransactionMarker
+from kafkalite.coordinator.transaction.values import MarkerChannel, TransactionMarker
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _Waiting = tuple[TransactionMarker, "Future[_Answer]"]
 class TransactionMarkerChannelManager:
     """Queues markers by broker; each request takes all markers that are queued when it is sent."""
 
-    def __init__(self, cluster: LeaderLookup, channel: MarkerChannel) -> None:
+    def __init__(self, cluster: MetadataCache, channel: MarkerChannel) -> None:
         self._cluster = cluster
         self._channel = channel
         self._waiting: dict[int, list[_Waiting]] = {}

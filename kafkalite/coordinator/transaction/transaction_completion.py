@@ -19,14 +19,13 @@ from kafkalite.common.tasks import gather, sleep, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.transaction import transitions
 from kafkalite.coordinator.transaction.marker_channel_manager import TransactionMarkerChannelManager
-from kafkalite.coordinator.transaction.ports import CoordinatorDependencies
 from kafkalite.coordinator.transaction.states import DECIDED
 from kafkalite.coordinator.transaction.transaction_state_manager import (
     StatePartition,
     TransactionalIdEntry,
     TransactionStateManager,
 )
-from kafkalite.coordinator.transaction.values import TransactionMarker
+from kafkalite.coordinator.transaction.values import CoordinatorDependencies, TransactionMarker
 from kafkalite.zk.stores.claims import ClaimLostError
 from kafkalite.zk.zk_client import SessionExpiredError, ZkError
 from kafkalite.zk.znodes.transactions import TransactionState
@@ -38,7 +37,7 @@ LAST_BACKOFF: Final = 0.5
 AFTER_FAILURE: Final = 5.0
 """Seconds between attempts: the first delay, the longest one, and the one after an unexpected error."""
 
-_TOLD: Final = frozenset(
+_MARKED: Final = frozenset(
     {
         ErrorCode.NONE,
         # A newer producer has written to the partition, so this transaction was ended there before.
@@ -46,7 +45,7 @@ _TOLD: Final = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-_PATIENT: Final = frozenset(
+_RETRIABLE: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -65,12 +64,12 @@ class _Progress:
     ``decided_at`` is the zxid of the decision; the decision on the producer's next transaction has another one.
     """
 
-    __slots__ = ("decided_at", "has_offsets", "untold")
+    __slots__ = ("decided_at", "has_offsets", "unmarked")
 
     def __init__(self, entry: TransactionalIdEntry) -> None:
         self.decided_at = entry.mzxid
         self.has_offsets = False
-        self.untold = set(entry.metadata.partitions)
+        self.unmarked = set(entry.metadata.partitions)
 
 
 class TransactionCompletion:
@@ -85,7 +84,7 @@ class TransactionCompletion:
         self._sender = TransactionMarkerChannelManager(dependencies.cluster, dependencies.markers)
 
     def begin(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
-        """Start to complete the transaction, unless it is not decided or its completion is under way."""
+        """Start to complete the transaction, unless it is not decided or its completion runs."""
         if entry.metadata.state in DECIDED and not entry.is_ending:
             entry.is_ending = True
             spawn(self._run(partition, entry), "ending a transaction")
@@ -125,7 +124,7 @@ class TransactionCompletion:
         elif not progress.has_offsets:
             await self._offsets(partition, entry)
             progress.has_offsets = True
-        elif progress.untold:
+        elif progress.unmarked:
             await self._markers(partition, entry, progress)
         else:
             await self._state_manager.write(
@@ -145,20 +144,20 @@ class TransactionCompletion:
     async def _markers(self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress) -> None:
         """Returns once each partition has acknowledged its marker or is deleted. Raises ``ZkError``."""
         backoff = FIRST_BACKOFF
-        while progress.untold and partition.alive:
-            progress.untold -= await self._attempt(partition, entry, progress.untold)
-            if progress.untold and partition.alive:
+        while progress.unmarked and partition.alive:
+            progress.unmarked -= await self._attempt(partition, entry, progress.unmarked)
+            if progress.unmarked and partition.alive:
                 await sleep(self._clock, backoff)
                 backoff = min(LAST_BACKOFF, backoff * 2)
 
     async def _attempt(
-        self, partition: StatePartition, entry: TransactionalIdEntry, untold: Iterable[TopicPartition]
+        self, partition: StatePartition, entry: TransactionalIdEntry, unmarked: Iterable[TopicPartition]
     ) -> set[TopicPartition]:
-        """Send one round of markers; returns the partitions of ``untold`` that need no other."""
+        """Send one round of markers; returns the partitions of ``unmarked`` that need no other."""
         metadata = entry.metadata
         leaders: dict[int, list[TopicPartition]] = {}
         unknown = []
-        for tp in sorted(untold):
+        for tp in sorted(unmarked):
             state = self._dependencies.cluster.state(tp)
             if state is None:
                 unknown.append(tp)
@@ -170,17 +169,17 @@ class TransactionCompletion:
             self._sender.send(leader, TransactionMarker(*marked, partition.claim.epoch, commit, tuple(partitions)))
             for leader, partitions in leaders.items()
         )
-        told = await self._gone(unknown)
+        done = await self._gone(unknown)
         for tp, error in (each for answer in answers for each in answer.items()):
-            if error in _TOLD:
-                told.add(tp)
+            if error in _MARKED:
+                done.add(tp)
             elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
                 # A newer coordinator has claimed this state partition and has sent its marker to that partition.
                 log.warning("%s: %s has heard of a newer coordinator", metadata.transactional_id, tp)
                 self._state_manager.drop(partition)
-            elif error not in _PATIENT:
+            elif error not in _RETRIABLE:
                 log.error("%s: the marker for %s was refused: %s", metadata.transactional_id, tp, error.name)
-        return told
+        return done
 
     async def _gone(self, unknown: list[TopicPartition]) -> set[TopicPartition]:
         """The partitions of deleted topics, by ZooKeeper, because the cache may not know a new topic yet."""

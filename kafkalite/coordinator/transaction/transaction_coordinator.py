@@ -9,14 +9,14 @@ start to complete the transaction if the write was a decision.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.config import Config
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.events import EventRecorder, ignore_event
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.transaction import transitions
-from kafkalite.coordinator.transaction.ports import CoordinatorDependencies
 from kafkalite.coordinator.transaction.transaction_completion import TransactionCompletion
 from kafkalite.coordinator.transaction.transaction_expiration import TransactionExpiration
 from kafkalite.coordinator.transaction.transaction_state_manager import (
@@ -25,13 +25,14 @@ from kafkalite.coordinator.transaction.transaction_state_manager import (
     TransactionStateManager,
 )
 from kafkalite.coordinator.transaction.transaction_verifier import TransactionVerifier
-from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionListing
+from kafkalite.coordinator.transaction.values import CoordinatorDependencies, ProducerIdAndEpoch, TransactionListing
 from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.zk_client import SessionState, ZkError
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
 
 log = logging.getLogger(__name__)
+_OPEN = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
 class TransactionCoordinator:
@@ -45,11 +46,14 @@ class TransactionCoordinator:
         dependencies: CoordinatorDependencies,
         clock: Clock,
         config: Config,
+        record: EventRecorder = ignore_event,
     ) -> None:
         self._dependencies = dependencies
         self._clock = clock
         self._config = config
-        self._state_manager = TransactionStateManager(broker_id, claims, store, dependencies.cluster, self._loaded)
+        self._state_manager = TransactionStateManager(
+            broker_id, claims, store, dependencies.cluster, self._loaded, record
+        )
         self._completion = TransactionCompletion(self._state_manager, dependencies, clock)
         self._expiration = TransactionExpiration(self._state_manager, self._completion, clock, config)
         self.verifier = TransactionVerifier(store)
@@ -107,12 +111,12 @@ class TransactionCoordinator:
         # Loop, because an entry whose write had an unknown outcome may prove not to exist, and because another request
         # may create the entry while this one waits for the producer id.
         while (entry := await self._find(partition, transactional_id)) is None:
-            producer_id = await self._dependencies.producer_ids.generate()
+            producer_id = await self._dependencies.new_producer_id()
             begun = transitions.begin_id(transactional_id, producer_id, timeout_ms, self._clock.time_ms())
             partition.entries.setdefault(transactional_id, TransactionalIdEntry(begun))
         new_id = -1
         if transitions.wants_producer_id(entry.metadata, expected):
-            new_id = await self._dependencies.producer_ids.generate()
+            new_id = await self._dependencies.new_producer_id()
             entry = await self._find(partition, transactional_id)
             if entry is None or not transitions.wants_producer_id(entry.metadata, expected):
                 raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -160,6 +164,13 @@ class TransactionCoordinator:
         if entry.metadata.state is TransactionState.DEAD:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return entry.metadata
+
+    def starts_of_open(self) -> Iterator[int]:
+        """The times, in ms since the epoch, at which the open transactions of this coordinator began."""
+        for partition in self._state_manager:
+            for entry in partition.entries.values():
+                if entry.metadata.state in _OPEN:
+                    yield entry.metadata.start_ms
 
     def list(
         self, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1

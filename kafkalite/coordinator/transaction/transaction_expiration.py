@@ -7,8 +7,7 @@ Answers to: ``TransactionCoordinator.abortTimedOutTransactions`` and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.config import Config
@@ -40,10 +39,11 @@ class TransactionExpiration:
         self._clock = clock
         self._config = config
         self._timers: dict[str, Timer] = {}
+        self._stopped = False
 
     def start(self) -> None:
         """Start the timers, unless they run."""
-        if not self._timers:
+        if not self._timers and not self._stopped:
             self._arm(_TIMEOUTS, self.abort_timed_out)
             self._arm(_EXPIRATION, self.remove_expired)
 
@@ -51,11 +51,11 @@ class TransactionExpiration:
         """Stop the timers; they cannot be started again."""
         for timer in self._timers.values():
             timer.cancel()
-        self._timers = {_TIMEOUTS: _STOPPED}
+        self._stopped = True
 
-    def _arm(self, key: str, work: Callable[[], Any]) -> None:
+    def _arm(self, key: str, work: Callable[[], Awaitable[None]]) -> None:
         def due() -> None:
-            if self._timers.get(_TIMEOUTS) is not _STOPPED:
+            if not self._stopped:
                 self._arm(key, work)
                 spawn(work(), key)
 
@@ -110,11 +110,3 @@ class TransactionExpiration:
 
     def _is_still(self, entry: TransactionalIdEntry, expiration_ms: int) -> bool:
         return not entry.busy and transitions.has_expired(entry.metadata, expiration_ms, self._clock.time_ms())
-
-
-class _Stopped:
-    def cancel(self) -> None:
-        """Nothing to cancel."""
-
-
-_STOPPED = _Stopped()

@@ -11,52 +11,52 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
+from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.tasks import SharedOutcome, spawn
 from kafkalite.coordinator.placement import preferred
-from kafkalite.coordinator.transaction.ports import LeaderLookup
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
 from kafkalite.zk.stores.transactions import NEW, Stored, TransactionStore
 from kafkalite.zk.zk_client import ConnectionLostError, EventType, SessionExpiredError, WatchEvent, ZkError
 from kafkalite.zk.znodes.codec import MalformedZnodeError
-from kafkalite.zk.znodes.transactions import TransactionMetadata, partition_path
+from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState, partition_path
 
 log = logging.getLogger(__name__)
+_DECISIONS = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT, TransactionState.PREPARE_EPOCH_FENCE)
 
 
+@dataclass(slots=True, eq=False)
 class TransactionalIdEntry:
     """One transactional id as its coordinator knows it.
 
-    ``busy``: a read or write of its znode is under way, so other requests are refused. ``is_unknown``: the outcome of
-    its last write is unknown. ``is_ending``: its completion is under way.
+    ``busy``: a read or write of its znode is outstanding, so other requests are refused. ``is_unknown``: the outcome of
+    its last write is unknown. ``is_ending``: its completion runs.
     """
 
-    __slots__ = ("busy", "is_ending", "is_unknown", "metadata", "mzxid", "version")
-
-    def __init__(self, metadata: TransactionMetadata, version: int = NEW, mzxid: int = -1) -> None:
-        self.metadata = metadata
-        self.version = version
-        self.mzxid = mzxid
-        self.busy = False
-        self.is_unknown = False
-        self.is_ending = False
+    metadata: TransactionMetadata
+    version: int = NEW
+    mzxid: int = -1
+    busy: bool = False
+    is_unknown: bool = False
+    is_ending: bool = False
 
     def take(self, stored: Stored) -> None:
         """Use what the znode contains now."""
         self.metadata, self.version, self.mzxid = stored.metadata, stored.version, stored.mzxid
 
 
+@dataclass(slots=True, eq=False)
 class StatePartition:
     """One claim and the ids under it. ``alive`` until the claim is lost or released."""
 
-    __slots__ = ("alive", "claim", "entries", "number")
-
-    def __init__(self, number: int, claim: Claim, entries: dict[str, TransactionalIdEntry]) -> None:
-        self.number = number
-        self.claim = claim
-        self.entries = entries
-        self.alive = True
+    number: int
+    claim: Claim
+    entries: dict[str, TransactionalIdEntry]
+    alive: bool = True
 
     def knows(self, entry: TransactionalIdEntry) -> bool:
         """Whether this coordinator still owns ``entry``: the claim holds, and no administrator has removed the id."""
@@ -71,9 +71,11 @@ class TransactionStateManager:
         broker_id: int,
         claims: ClaimStore,
         store: TransactionStore,
-        cluster: LeaderLookup,
+        cluster: MetadataCache,
         on_loaded: Callable[[StatePartition], object],
+        record: EventRecorder = ignore_event,
     ) -> None:
+        self._record = record
         self.store = store
         self._on_loaded = on_loaded
         self._broker_id = broker_id
@@ -238,38 +240,56 @@ class TransactionStateManager:
 
     # Writing
 
-    async def write(
-        self, partition: StatePartition, entry: TransactionalIdEntry, metadata: TransactionMetadata
-    ) -> None:
-        """Make ``metadata`` durable. Raises ``ApiError`` (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE)."""
-        entry.busy = True
+    @contextmanager
+    def _using(self, partition: StatePartition, *entries: TransactionalIdEntry) -> Iterator[None]:
+        """``entries`` are busy meanwhile, and unknown if ZooKeeper fails.
+
+        Errors become ``ApiError`` (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE).
+        """
+        for entry in entries:
+            entry.busy = True
         try:
-            entry.take(await self.store.write(partition.claim, metadata, entry.version))
+            yield
         except (ClaimLostError, SessionExpiredError):
             self.drop(partition)
             raise ApiError(ErrorCode.NOT_COORDINATOR) from None
         except ZkError as error:
-            if type(error) is ZkError:
-                # Too large for ZooKeeper: it was never sent, and a retry would fail, too.
-                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
-            entry.is_unknown = True
+            for entry in entries:
+                entry.is_unknown = True
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
         finally:
-            entry.busy = False
+            for entry in entries:
+                entry.busy = False
+
+    async def write(
+        self, partition: StatePartition, entry: TransactionalIdEntry, metadata: TransactionMetadata
+    ) -> None:
+        """Make ``metadata`` durable. Raises ``ApiError`` (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE)."""
+        with self._using(partition, entry):
+            try:
+                entry.take(await self.store.write(partition.claim, metadata, entry.version))
+                if metadata.state in _DECISIONS:
+                    self._record_decision(entry)
+            except ZkError as error:
+                if type(error) is not ZkError:
+                    raise
+                # Too large for ZooKeeper: it was never sent, and a retry would fail, too.
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+
+    def _record_decision(self, entry: TransactionalIdEntry) -> None:
+        decided = entry.metadata
+        self._record(
+            EventKind.TRANSACTION,
+            f"{decided.transactional_id}: {decided.state.value}, {len(decided.partitions)} partitions",
+            transactional_id=decided.transactional_id,
+            zxid=entry.mzxid,
+        )
 
     async def resolve(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
         """Read an id again after a write with an unknown outcome. Raises as :meth:`write`."""
-        entry.busy = True
         name = entry.metadata.transactional_id
-        try:
+        with self._using(partition, entry):
             found = await self.store.read(name)
-        except SessionExpiredError:
-            self.drop(partition)
-            raise ApiError(ErrorCode.NOT_COORDINATOR) from None
-        except ZkError as error:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
-        finally:
-            entry.busy = False
         entry.is_unknown = False
         if found is None:
             partition.entries.pop(name, None)
@@ -279,20 +299,8 @@ class TransactionStateManager:
     async def remove(self, partition: StatePartition, expired: list[TransactionalIdEntry]) -> None:
         """Remove those of ``expired`` whose znodes are unchanged. Raises as :meth:`write`."""
         stored = [Stored(entry.metadata, entry.version, entry.mzxid) for entry in expired]
-        for entry in expired:
-            entry.busy = True
-        try:
+        with self._using(partition, *expired):
             gone = await self.store.remove(partition.claim, stored)
-        except (ClaimLostError, SessionExpiredError):
-            self.drop(partition)
-            raise ApiError(ErrorCode.NOT_COORDINATOR) from None
-        except ZkError as error:
-            for entry in expired:
-                entry.is_unknown = True
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
-        finally:
-            for entry in expired:
-                entry.busy = False
         for entry, was_removed in zip(expired, gone, strict=True):
             if was_removed:
                 partition.entries.pop(entry.metadata.transactional_id, None)

@@ -31,6 +31,7 @@ class TransactionVerifier:
     def __init__(self, store: TransactionStore) -> None:
         self._store = store
         self._seen: dict[tuple[TopicPartition, int], int] = {}
+        """Partition and producer id → start (ms) of the last transaction that was verified."""
 
     async def verify(
         self,
@@ -47,7 +48,8 @@ class TransactionVerifier:
             found = await self._store.read(transactional_id)
             start_ms = -1 if found is None else found[0].start_ms
             errors = self._judge(found[0] if found is not None else None, producer, partitions)
-            if any(errors.values()) or any(self._seen.get((tp, producer[0]), start_ms) == start_ms for tp in ended):
+            may_have_ended = any(self._seen.get((tp, producer.producer_id), start_ms) == start_ms for tp in ended)
+            if may_have_ended or any(errors.values()):
                 current = await self._store.read_current(transactional_id)
                 start_ms = -1 if current is None else current.start_ms
                 errors = self._judge(current, producer, partitions)

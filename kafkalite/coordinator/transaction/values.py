@@ -1,16 +1,20 @@
-"""The values that the transaction coordinator, its clients and the partition leaders exchange.
+"""What the transaction coordinator, its clients and the partition leaders exchange, and what the coordinator needs.
 
-Answers to: ``kafka.coordinator.transaction.{InitProducerIdResult,TransactionConfig}``. Pure.
+Answers to: ``kafka.coordinator.transaction.{InitProducerIdResult,TransactionConfig,ProducerIdManager}`` and the network
+client of ``TransactionMarkerChannelManager``. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.transactional_offsets import TransactionalOffsets
 from kafkalite.zk.znodes.transactions import TransactionState
 
 
@@ -42,3 +46,24 @@ class TransactionListing:
     transactional_id: str
     producer_id: int
     state: TransactionState
+
+
+class MarkerChannel(Protocol):
+    """Sends markers to the leaders of partitions."""
+
+    def send(self, broker: Broker, markers: Sequence[TransactionMarker]) -> Awaitable[MarkerResults]:
+        """Send WriteTxnMarkers. Raises any exception if the broker cannot be reached or does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorDependencies:
+    """The collaborators of the transaction coordinator.
+
+    ``new_producer_id`` gives an id that no other producer has, and raises ``ApiError``. ``offsets`` applies or discards
+    the offsets that TxnOffsetCommit staged.
+    """
+
+    new_producer_id: Callable[[], Awaitable[int]]
+    offsets: TransactionalOffsets
+    cluster: MetadataCache
+    markers: MarkerChannel

@@ -1,6 +1,7 @@
 """What compaction makes of one batch: the same bytes, fewer records, a mere header, or nothing.
 
-Answers to: ``org.apache.kafka.common.record.MemoryRecords.{filterTo,RecordFilter}``. Pure.
+Answers to: ``org.apache.kafka.common.record.MemoryRecords.{filterTo,RecordFilter}`` and
+``org.apache.kafka.storage.internals.log.CleanedTransactionMetadata``. Pure.
 
 A batch that loses records keeps its base offset, its last offset and its base time stamp, so that the records that stay
 are the very same bytes. Tombstones and markers that only wait for ``delete.retention.ms`` get their deadline written
@@ -9,13 +10,13 @@ into the batch (KIP-534): it takes the place of the base time stamp, and the rec
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 
 from kafkalite.log.cleaner.job import CleanerStats, LastRecord
 from kafkalite.log.cleaner.offset_map import OffsetMap
 from kafkalite.log.cleaner.records import Selection, largest_timestamp_delta, note_keys, select_records
-from kafkalite.log.cleaner.transactions import CleanedTransactions
+from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -29,17 +30,16 @@ from kafkalite.record.batch import (
 )
 from kafkalite.record.compression import compress
 from kafkalite.record.legacy import encode_message_set, unwrap
-from kafkalite.record.records import Record, assemble, encode_record, iter_records, payload
+from kafkalite.record.records import ABORT, COMMIT, CONTROL_KEY, Record, assemble, encode_record, iter_records, payload
 
 MAX_UNFOLDED = 128 << 20
 """Bytes to which a batch may unfold; one that goes beyond makes its partition uncleanable."""
-_CONTROL_KEY = struct.Struct(">hh")
 
 
 def control_kind(header: BatchHeader, data: memoryview) -> int | None:
     """The type of the control record in ``data``; ``None`` of a batch that was emptied."""
     for record in iter_records(data, header):
-        return int(_CONTROL_KEY.unpack_from(record.key or b"\0\0\xff\xff")[1])
+        return int(CONTROL_KEY.unpack_from(record.key or b"\0\0\xff\xff")[1])
     return None
 
 
@@ -56,6 +56,57 @@ def note_batch(
         if record.key is not None and record.offset >= start_offset:
             offsets.put(record.key, record.offset)
         stats.index_records_read += 1
+
+
+class CleanedTransactions:
+    """Follows the transactions of a log whose batches are shown to it in order.
+
+    ``aborted``: all aborted transactions that overlap what will be shown. ``kept`` is called with those whose marker
+    stays because data of theirs was still there: they have to stay in the transaction index.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTxn], kept: Callable[[AbortedTxn], object] | None = None) -> None:
+        self._waiting = deque(sorted(aborted, key=lambda txn: txn.first_offset))
+        self._kept = kept
+        self._committed: set[int] = set()
+        self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
+
+    def on_data(self, header: BatchHeader) -> bool:
+        """Whether the batch is part of an aborted transaction, and so may go."""
+        self._begin_up_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        ongoing = self._aborted.get(header.producer_id)
+        if ongoing is None:
+            self._committed.add(header.producer_id)
+            return False
+        self._aborted[header.producer_id] = ongoing[0], True
+        return True
+
+    def on_control(self, header: BatchHeader, kind: int | None) -> bool:
+        """Whether the marker may go: no data of its transaction was seen. ``kind``: ``None`` of an empty batch."""
+        self._begin_up_to(header.last_offset)
+        if kind is None:
+            return True
+        if kind == ABORT:
+            txn, seen = self._aborted.pop(header.producer_id, (None, False))
+            if txn is not None and seen:
+                if self._kept is not None:
+                    self._kept(txn)
+                return False
+            return True
+        if kind == COMMIT:
+            if header.producer_id in self._committed:
+                self._committed.discard(header.producer_id)
+                return False
+            return True
+        return False
+
+    def _begin_up_to(self, offset: int) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0].first_offset <= offset:
+            txn = waiting.popleft()
+            self._aborted.setdefault(txn.producer_id, (txn, False))
 
 
 class BatchFilter:

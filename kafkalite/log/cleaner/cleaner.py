@@ -1,6 +1,7 @@
 """One round of compaction on one partition's files: collect keys, then write what stays into new segments.
 
-Answers to: ``org.apache.kafka.storage.internals.log.Cleaner``. Deterministic.
+Answers to: ``org.apache.kafka.storage.internals.log.Cleaner`` and
+``org.apache.kafka.storage.internals.utils.Throttler``. Deterministic.
 
 Runs in a process of its own and never touches the segments that the broker has: what it writes carries ``.cleaned``
 names, is on the disk when it is reported, and is put in the old segments' place by the broker.
@@ -12,16 +13,13 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from kafkalite.common.errors import ApiError
-from kafkalite.log.cleaner.batch_filter import BatchFilter, control_kind, note_batch
-from kafkalite.log.cleaner.grouping import group_segments
+from kafkalite.log.cleaner.batch_filter import BatchFilter, CleanedTransactions, control_kind, note_batch
 from kafkalite.log.cleaner.job import Cleaned, CleanerStats, CleaningDone, CleanJob, SegmentInfo
 from kafkalite.log.cleaner.offset_map import OffsetMap
-from kafkalite.log.cleaner.throttle import Throttle
-from kafkalite.log.cleaner.transactions import CleanedTransactions
 from kafkalite.log.file_system import File, FilePool, FileSystem
-from kafkalite.log.log_segment import LogSegment
+from kafkalite.log.indexes import TransactionIndex
+from kafkalite.log.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from kafkalite.log.partition_folder import CLEANED_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX, Folder, file_name
-from kafkalite.log.txn_index import TransactionIndex
 from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import (
     LEGACY_MIN_SIZE,
@@ -33,10 +31,12 @@ from kafkalite.record.batch import (
 )
 
 _LEAST_BUFFER = 4096
+_RATE_INTERVAL = 0.3
+"""Seconds over which the rate is measured; Kafka's."""
 
 
 class RoundAborted(Exception):  # noqa: N818
-    """The broker wants the round given up."""
+    """The broker has aborted the round."""
 
 
 class Cleaner:
@@ -58,7 +58,7 @@ class Cleaner:
         self._rest = rest
 
     def clean(self, job: CleanJob, report: Callable[[Cleaned], object]) -> CleaningDone:
-        """The whole round; ``report`` is told of each segment as it is ready.
+        """Carry out one round; ``report`` is called with each segment when its files are complete.
 
         Raises ``OSError``, ``CorruptRecordError``, ``ApiError`` (a batch unfolds too far), :class:`RoundAborted`.
         """
@@ -79,6 +79,36 @@ def discard_cleaned(fs: FileSystem, folder: str, base_offset: int | None = None)
     """The same where the disk may be broken: what stays is removed by the next round, or by the broker's next start."""
     with contextlib.suppress(OSError):
         remove_cleaned(fs, folder, base_offset)
+
+
+def group_segments(
+    segments: Sequence[SegmentInfo], max_bytes: int, max_index_bytes: int, end_offset: int
+) -> list[list[SegmentInfo]]:
+    """``segments`` in runs whose files, as they are now, would fit into one segment; all lie below ``end_offset``.
+
+    Each run becomes one segment: otherwise compaction would leave ever smaller files.
+    """
+    groups: list[list[SegmentInfo]] = []
+    size = index = time_index = 0
+    for number, segment in enumerate(segments):
+        # Offsets in an index are four bytes relative to the first segment's base; a segment's last offset is guessed
+        # from where the next one begins.
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
+        if (
+            groups
+            and size + segment.size <= max_bytes
+            and index + segment.index_size <= max_index_bytes
+            and time_index + segment.time_index_size <= max_index_bytes
+            and (not segment.size or following - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET)
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            size = index = time_index = 0
+        size += segment.size
+        index += segment.index_size
+        time_index += segment.time_index_size
+    return groups
 
 
 class _Round:
@@ -112,7 +142,7 @@ class _Round:
             try:
                 cleaned = self._clean_group(group)
             except (OSError, CorruptRecordError, ApiError):
-                # Files of segments that were reported stay: the broker may not have put them in yet.
+                # Keep the files of reported segments, because the broker may not have renamed them yet.
                 discard_cleaned(self._fs, job.folder, group[0].base_offset)
                 raise
             report(cleaned)
@@ -120,7 +150,7 @@ class _Round:
         return CleaningDone(job.number, end_offset, stats)
 
     def _aborted_transactions(self) -> list[AbortedTxn]:
-        """All that overlap the round: the transaction that a segment begins in may be told of in any later index."""
+        """All that overlap the round, from all indexes: the entry of a transaction stands in the segment of its end."""
         found = []
         for base in self._job.txn_indexes:
             self._check()
@@ -149,7 +179,7 @@ class _Round:
                     note_batch(header, data, start, offsets, stats)
                 if header.last_offset >= start:
                     offsets.update_latest(header.last_offset)
-            # Where offsets are missing at the end of a segment, they are clean.
+            # Offsets that are missing at the end of a segment count as clean.
             offsets.update_latest(bound - 1)
 
     def _start_position(self, segment: SegmentInfo, offset: int) -> int:
@@ -206,7 +236,7 @@ class _Round:
         self._check()
         for file in files:
             self._fs.fsync(file.fd)
-        # Retention goes by the age of the records, where they have no time stamps by that of the file.
+        # Keep the file's age, because retention of records without timestamps goes by it.
         self._fs.set_modified_ms(cleaned.path, self._modified_ms(group[-1]))
         cleaned.release_all()
         replaced = tuple(segment.base_offset for segment in group)
@@ -276,8 +306,31 @@ class _Round:
             if at:
                 position += at
                 continue
-            # Not one whole batch: it is larger than the buffer, or the file is cut short.
+            # The piece holds no whole batch: the batch is larger than the buffer, or the file is cut.
             needed = int.from_bytes(piece[8:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
             if not max(size, LEGACY_MIN_SIZE[0]) < needed <= end - position:
                 raise CorruptRecordError(f"{self._path(segment)}: no whole batch at {position}")
             size = needed
+
+
+class Throttle:
+    """Rests by ``rest(seconds)`` as often as needed to stay below ``rate`` bytes a second, by the clock ``now``."""
+
+    def __init__(self, rate: float, now: Callable[[], float], rest: Callable[[float], object]) -> None:
+        self._rate = rate
+        self._now = now
+        self._rest = rest
+        self._since = now()
+        self._bytes = 0
+
+    def passed(self, count: int) -> None:
+        """``count`` bytes were read or written."""
+        self._bytes += count
+        elapsed = self._now() - self._since
+        if elapsed < _RATE_INTERVAL and self._bytes < self._rate * _RATE_INTERVAL:
+            return
+        due = self._bytes / self._rate - elapsed
+        if due > 0:
+            self._rest(due)
+        self._since = self._now()
+        self._bytes = 0

@@ -1,13 +1,15 @@
-"""What one round of compaction is told, what it answers, and both as lines of text between two processes.
+"""One round of compaction: orders to a worker and its reports, both also as lines of text, and what a worker is.
 
-Answers to: ``org.apache.kafka.storage.internals.log.{LogToClean,CleanerStats,LastRecord}``. Pure.
+Answers to: ``org.apache.kafka.storage.internals.log.{LogToClean,CleanerStats,LastRecord}`` and the threads of
+``kafka.log.LogCleaner``. Pure.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class SegmentInfo(NamedTuple):
@@ -27,13 +29,13 @@ class LastRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CleanerConfig:
-    """The broker's ``log.cleaner.*``, a worker's share of them. Sizes in bytes, rates in bytes a second."""
+class CleanerLimits:
+    """A worker's share of the broker's ``log.cleaner.*``. Sizes in bytes, rates in bytes a second."""
 
-    dedupe_buffer_size: int = 128 << 20
-    load_factor: float = 0.9
-    io_buffer_size: int = 512 << 10
-    max_bytes_per_second: float = float("inf")
+    dedupe_buffer_size: int
+    load_factor: float
+    io_buffer_size: int
+    max_bytes_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class CleanJob:
     index_bytes: int
     index_interval_bytes: int
     delete_retention_ms: int
-    cleaner: CleanerConfig = CleanerConfig()
+    cleaner: CleanerLimits
 
 
 @dataclass(slots=True)
@@ -70,7 +72,6 @@ class CleanerStats:
     records_written: int = 0
     index_bytes_read: int = 0
     index_records_read: int = 0
-    invalid_records: int = 0
     keys: int = 0
     seconds: float = 0.0
     index_seconds: float = 0.0
@@ -99,7 +100,7 @@ class CleaningDone:
 
 @dataclass(frozen=True, slots=True)
 class CleaningAborted:
-    """The round was given up, as it was asked for."""
+    """The round was given up after :class:`Abort`."""
 
     number: int
 
@@ -122,7 +123,7 @@ class Abort:
 
 Order = CleanJob | Abort
 Report = Cleaned | CleaningDone | CleaningAborted | CleaningFailed
-_KINDS: dict[str, Any] = {
+_KINDS: dict[str, type[Order] | type[Report]] = {
     kind.__name__: kind for kind in (CleanJob, Abort, Cleaned, CleaningDone, CleaningAborted, CleaningFailed)
 }
 
@@ -143,7 +144,7 @@ def decode(line: bytes) -> Order | Report:
             values["segments"] = tuple(SegmentInfo(*each) for each in values["segments"])
             values["txn_indexes"] = tuple(values["txn_indexes"])
             values["last_records"] = {int(pid): LastRecord(*last) for pid, last in values["last_records"].items()}
-            values["cleaner"] = CleanerConfig(**values["cleaner"])
+            values["cleaner"] = CleanerLimits(**values["cleaner"])
         elif kind is Cleaned:
             values["replaces"] = tuple(values["replaces"])
             values["files"] = tuple(values["files"])
@@ -153,3 +154,20 @@ def decode(line: bytes) -> Order | Report:
         return message
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{line[:80]!r} is no message of the compactor") from error
+
+
+class CleanerWorker(Protocol):
+    """One place where rounds run, one after the other, away from the reactor."""
+
+    def send(self, order: Order) -> None:
+        """Send an order. A worker that has died ignores it and calls ``ended``."""
+
+    def close(self) -> None:
+        """End the worker, also in the middle of a round. ``ended`` is not called any more."""
+
+
+class CleanerPool(Protocol):
+    """Where workers come from (``kafkalite.broker.cleaner``: child processes)."""
+
+    def start(self, number: int, report: Callable[[Report], None], ended: Callable[[str], None]) -> CleanerWorker:
+        """A new worker. ``report`` is called with each of its reports in order, ``ended`` with why it died."""

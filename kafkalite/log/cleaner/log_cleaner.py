@@ -2,46 +2,54 @@
 
 Answers to: ``kafka.log.LogCleaner``. Deterministic.
 
-The workers are processes of their own (:class:`~kafkalite.log.cleaner.port.CleanerPool`), begun when a log needs one
+The workers are separate processes (:class:`~kafkalite.log.cleaner.job.CleanerPool`), begun when a log needs one
 and ended when they have been idle for a while. All that happens here is short: figures, renames, checkpoints.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
 from kafkalite.common.clock import Timer
 from kafkalite.common.errors import ApiError
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.background_work import CheckpointWriter, FolderSyncer
-from kafkalite.log.checkpoints import CLEANER_OFFSET, encode_offsets
 from kafkalite.log.cleaner.job import (
     Abort,
     Cleaned,
-    CleanerConfig,
+    CleanerLimits,
+    CleanerPool,
     CleanerStats,
+    CleanerWorker,
     CleaningAborted,
     CleaningDone,
     CleaningFailed,
     Report,
 )
-from kafkalite.log.cleaner.plan import LogToClean, log_to_clean, make_job
-from kafkalite.log.cleaner.port import CleanerPool, CleanerWorker
-from kafkalite.log.cleaner.states import CleanerCheckpoints, CleaningState, CleaningStates
+from kafkalite.log.cleaner.log_cleaner_manager import (
+    CleanerCheckpoints,
+    CleaningState,
+    CleaningStates,
+    LogToClean,
+    log_to_clean,
+    make_job,
+)
 from kafkalite.log.file_system import PASSING
-from kafkalite.log.log import Log
-from kafkalite.log.services import LogServices
+from kafkalite.log.log import Log, LogServices
+from kafkalite.log.log_config import CleanerConfig
+from kafkalite.log.log_dir_files import CLEANER_OFFSET, encode_offsets
 
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 60.0
 """How long a worker without work is kept."""
-_PARTITION_ERRORS = (2, 20, 22)
-"""ENOENT, ENOTDIR, EINVAL: what was asked for makes no sense, which says nothing of the disk."""
+_PARTITION_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)
+"""Errors of one partition's files that do not mean a broken disk."""
 _NONE = (0, 0.0)
 _LONGEST_REST = 64
-"""Backoffs that a log rests at most, whose round has ended with its worker's death again and again."""
+"""Most backoffs that a log rests after rounds that ended with the death of the worker."""
 
 
 class _Place:
@@ -57,12 +65,28 @@ class _Place:
         self.idle: Timer | None = None
 
 
+@dataclass(slots=True)
+class LogCleanerStats:
+    """What the cleaner did since the start: rounds, bytes that they read and kept, deaths of workers.
+
+    ``last`` is of the latest round; ``last_run`` is the monotonic time at which the
+    cleaner looked for dirty logs, ``max_dirty_ratio`` the ratio of the dirtiest that it found.
+    """
+
+    rounds: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    deaths: int = 0
+    last: CleanerStats = field(default_factory=CleanerStats)
+    last_run: float | None = None
+    max_dirty_ratio: float = 0.0
+
+
 class LogCleaner:
     """Compacts the logs of ``logs`` whose policy says so; nothing without a ``pool``.
 
-    ``writers`` has one entry for each working directory; ``values`` are the broker's parsed settings by key. Logs of
-    ``moving`` partitions, which are being copied to another directory, rest: how far they were compacted must be true
-    of the copy, too.
+    ``writers`` has one entry for each working directory. Logs of ``moving`` partitions, which are being copied to
+    another directory, rest: how far they were compacted must be true of the copy, too.
     """
 
     def __init__(
@@ -72,16 +96,16 @@ class LogCleaner:
         pool: CleanerPool | None,
         writers: Mapping[str, CheckpointWriter],
         syncer: FolderSyncer,
-        values: Mapping[str, Any],
-        moving: Collection[TopicPartition] = (),
+        config: CleanerConfig,
+        moving: Collection[TopicPartition],
     ) -> None:
         self._logs = logs
         self._moving = moving
         self._services = services
-        self._pool = pool if values.get("log.cleaner.enable", True) else None
+        self._pool = pool if config.enable else None
         self._writers = writers
         self._syncer = syncer
-        self._values = values
+        self._config = config
         self._states = CleaningStates()
         self.checkpoints = CleanerCheckpoints()
         self._places: list[_Place] = []
@@ -89,29 +113,30 @@ class LogCleaner:
         self._timer: Timer | None = None
         self._closed = False
         self._deaths: dict[TopicPartition, tuple[int, float]] = {}
+        self.stats = LogCleanerStats()
 
     # -- life
 
     def start(self) -> None:
-        """Begin to look for what is dirty."""
+        """Begin to look for dirty logs."""
         if self._pool is not None:
             self._look_later(self._backoff)
 
     def close(self) -> None:
-        """End the workers, whatever they are doing."""
+        """End the workers, also in the middle of a round."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         for place in self._places:
             self._end(place)
 
-    def reconfigure(self, values: Mapping[str, Any]) -> None:
-        """Obey new settings. Rounds under way began with the old ones, and begin anew where that matters."""
-        before = self._config()
-        self._values = values
+    def reconfigure(self, config: CleanerConfig) -> None:
+        """Apply new settings. If the limits of workers change, the running rounds are aborted and restarted."""
+        before = self._limits()
+        self._config = config
         if self._timer is None or self._closed:
             return
-        if self._config() != before:
+        if self._limits() != before:
             for place in self._places:
                 if place.log is not None:
                     self.abort(place.log.topic_partition)
@@ -120,7 +145,7 @@ class LogCleaner:
 
     @property
     def _backoff(self) -> float:
-        return float(self._values.get("log.cleaner.backoff.ms", 15_000)) / 1000
+        return self._config.backoff_ms / 1000
 
     def _look_later(self, seconds: float) -> None:
         self._timer = self._services.clock.call_later(seconds, self._due)
@@ -135,6 +160,8 @@ class LogCleaner:
         """Give the dirtiest logs to workers that have nothing to do; retention of compacted logs."""
         now_ms = self._services.clock.time_ms()
         due: list[LogToClean] = []
+        self.stats.last_run = self._services.clock.monotonic()
+        self.stats.max_dirty_ratio = 0.0
         for topic_partition, current in list(self._logs.items()):
             if not current.config.compacted or topic_partition in self._moving or self.is_busy(topic_partition):
                 continue
@@ -146,6 +173,7 @@ class LogCleaner:
             except (ApiError, OSError) as error:
                 log.warning("%s was not looked at: %s", topic_partition, error)
                 continue
+            self.stats.max_dirty_ratio = max(self.stats.max_dirty_ratio, found.ratio)
             if found.is_due and self._deaths.get(topic_partition, _NONE)[1] <= self._services.clock.monotonic():
                 due.append(found)
         due.sort(key=lambda each: each.ratio)
@@ -163,7 +191,7 @@ class LogCleaner:
         return found
 
     def _free_places(self) -> list[_Place]:
-        wanted = int(self._values.get("log.cleaner.threads", 1))
+        wanted = self._config.threads
         while len(self._places) < wanted:
             self._places.append(_Place(len(self._places)))
         while len(self._places) > wanted and self._places[-1].log is None:
@@ -193,16 +221,17 @@ class LogCleaner:
             "compacting %s: offsets %d to %d, %.0f %% of it dirty",
             current.topic_partition, chosen.first_dirty, chosen.first_uncleanable, 100 * chosen.ratio,
         )  # fmt: skip
-        place.worker.send(make_job(chosen, self._jobs, now_ms, self._config()))
+        place.worker.send(make_job(chosen, self._jobs, now_ms, self._limits()))
 
-    def _config(self) -> CleanerConfig:
-        values = self._values
-        share = max(1, int(values.get("log.cleaner.threads", 1)))
-        return CleanerConfig(
-            int(values.get("log.cleaner.dedupe.buffer.size", 134_217_728)) // share,
-            float(values.get("log.cleaner.io.buffer.load.factor", 0.9)),
-            int(values.get("log.cleaner.io.buffer.size", 524_288)) // share,
-            float(values.get("log.cleaner.io.max.bytes.per.second", float("inf"))) / share,
+    def _limits(self) -> CleanerLimits:
+        """The share of one worker."""
+        config = self._config
+        workers = max(1, config.threads)
+        return CleanerLimits(
+            config.dedupe_buffer_size // workers,
+            config.io_buffer_load_factor,
+            config.io_buffer_size // workers,
+            config.io_max_bytes_per_second / workers,
         )
 
     # -- what workers say
@@ -220,20 +249,27 @@ class LogCleaner:
             self._swap(current, report)
         elif isinstance(report, CleaningDone):
             self._deaths.pop(current.topic_partition, None)
+            self._count(report.stats)
             self.checkpoints.put(current.topic_partition, report.end_offset)
             self._checkpoint(current.log_dir)
             log.info(
-                "compacted %s up to offset %d: %s", current.topic_partition, report.end_offset, _told(report.stats)
+                "compacted %s up to offset %d: %s", current.topic_partition, report.end_offset, _text_of(report.stats)
             )
             self._finished(place, CleaningState.NONE)
         elif isinstance(report, CleaningFailed):
             self._failed(place, current, report)
 
+    def _count(self, stats: CleanerStats) -> None:
+        self.stats.rounds += 1
+        self.stats.bytes_read += stats.bytes_read
+        self.stats.bytes_written += stats.bytes_written
+        self.stats.last = stats
+
     def _swap(self, current: Log, report: Cleaned) -> None:
         try:
             current.replace_segments(report.base_offset, report.size, report.files, report.replaces)
         except ApiError as error:
-            # The log itself has told of its directory's failure.
+            # The log has reported the failure of its directory.
             log.error(
                 "%s: the compacted segment %d was not put in: %s", current.topic_partition, report.base_offset, error
             )
@@ -262,9 +298,10 @@ class LogCleaner:
 
     def _died(self, place: _Place, why: str) -> None:
         log.warning("compactor %d ended: %s", place.number, why)
+        self.stats.deaths += 1
         place.worker = None
         if place.log is not None:
-            # Should it have died of this very log, then others have their turn before it does so again.
+            # The log rests, because the worker may have died of it and would die again; other logs are compacted.
             deaths = self._deaths.get(place.log.topic_partition, _NONE)[0] + 1
             rest = self._backoff * min(2 ** (deaths - 1), _LONGEST_REST)
             self._deaths[place.log.topic_partition] = deaths, self._services.clock.monotonic() + rest
@@ -278,18 +315,23 @@ class LogCleaner:
             place.worker.close()
             place.worker = None
 
+    @property
+    def uncleanable(self) -> list[TopicPartition]:
+        """The partitions that cannot be compacted, because a round over them failed."""
+        return self._states.uncleanable()
+
     # -- what others do to a log
 
     def deletes(self, existing: Log) -> bool:
-        """Whether retention of this log is looked after here, since it has to wait for the end of a round."""
+        """Whether this cleaner applies the retention of the log, because retention waits for the end of a round."""
         return self._pool is not None and existing.config.compacted
 
     def is_busy(self, topic_partition: TopicPartition) -> bool:
-        """Whether a worker reads the log's files: nothing is to be taken away from its beginning."""
+        """Whether a worker reads the log's files, so that no segment may be removed from its beginning."""
         return self._states.get(topic_partition) in (CleaningState.IN_PROGRESS, CleaningState.ABORTED)
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """What is under way on the log counts no more."""
+        """Abort the round on the log; its reports are ignored from now on."""
         if self._states.get(topic_partition) is not CleaningState.IN_PROGRESS:
             return
         self._states.move(topic_partition, CleaningState.ABORTED)
@@ -298,7 +340,7 @@ class LogCleaner:
                 place.worker.send(Abort(place.job))
 
     def before_truncation(self, cut: Log, offset: int) -> None:
-        """The log is about to lose what lies at and above ``offset``."""
+        """The log is about to be truncated to ``offset``."""
         topic_partition = cut.topic_partition
         if offset < cut.segments.active.base_offset:
             self.abort(topic_partition)
@@ -328,7 +370,7 @@ class LogCleaner:
             self._writers[log_dir].put(CLEANER_OFFSET, encode_offsets(self.checkpoints.of(present)))
 
 
-def _told(stats: CleanerStats) -> str:
+def _text_of(stats: CleanerStats) -> str:
     reading = stats.bytes_read + stats.index_bytes_read
     return (
         f"{stats.keys} keys in {stats.index_records_read} records, {stats.records_written} of {stats.records_read} "

@@ -2,8 +2,8 @@
 
 Answers to: ``org.apache.kafka.storage.internals.log.Cleaner.{buildOffsetMapForSegment,shouldRetainRecord}``. Pure.
 
-These run once a record, so they decode no more than they need, in one function each: a length to step over, and the
-key. What stays of a batch is told as ranges of its bytes, which need not be written anew.
+Both loops run once for each record, so each is one function that decodes only the lengths and the key. The result of
+:func:`select_records` are ranges of the batch's bytes, so that the kept records need not be encoded again.
 """
 
 from __future__ import annotations

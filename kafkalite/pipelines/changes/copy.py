@@ -82,7 +82,7 @@ class TableCopy:
             known = self._known(connection, table)
             if known is None or not known["intact"] or known["generation"] != generation:
                 raise CopyLostError(
-                    f"table {table.name} was dropped or emptied while it was written: started again, it is made anew"
+                    f"table {table.name} was dropped or emptied while it was written: a restart rebuilds it"
                 )
             positions = {int(partition): offset for partition, offset in known["positions"].items()}
             new = [row for row in sorted(rows) if row.offset >= positions.get(row.partition, 0)]

@@ -28,7 +28,7 @@ FORMAT = "kafkalite-changes"
 Offset = dict[str, str]
 _BEGINNING = ""
 _ALL = 1 << 30
-_ANEW = "begin anew with an empty topic and a state of its own"
+_RESTART = "start again with an empty topic and a new state"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ChangesDataSource(DataSource):  # type: ignore[misc]
         """A record of a topic."""
         return StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
 
-    def streamReader(self, schema: Any) -> ChangesReader:  # noqa: ARG002, N802  (Spark's signature)
+    def streamReader(self, schema: StructType) -> ChangesReader:  # noqa: ARG002, N802  (Spark's signature)
         """For streaming queries."""
         return ChangesReader(ChangesOptions.parse(self.options))
 
@@ -134,13 +134,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         slot = self._slot()
         kept_from = slot.position()
         if kept_from is None:
-            raise PipelineError(f"the slot '{slot.name}' is gone, and with it what changed: {_ANEW}")
+            raise PipelineError(f"the slot '{slot.name}' is gone, and with it what changed: {_RESTART}")
         if start == _BEGINNING:
             return format_position(kept_from)
         begun = parse_position(start)
         if kept_from > begun:
             raise PipelineError(
-                f"the slot '{slot.name}' begins at {format_position(kept_from)}, behind {start}: {_ANEW}"
+                f"the slot '{slot.name}' begins at {format_position(kept_from)}, behind {start}: {_RESTART}"
             )
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else _ALL
         end = slot.next_end(begun, most, self._stop)

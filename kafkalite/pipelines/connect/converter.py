@@ -78,7 +78,7 @@ def _read(text: Column, columns: Sequence[str], records: RecordFormat) -> Column
 
 
 def _misfits(schema: StructType, typed: str, texts: str, shape: str) -> Column:
-    """What cannot be as the schema says."""
+    """A value that does not fit the schema."""
     wrong_shape = sf.when(sf.col(typed).isNull() | sf.col(texts)[_CORRUPT].isNotNull(), sf.lit(shape))
     columns = [_misfit(field, typed, texts) for field in schema.fields]
     reason = sf.coalesce(wrong_shape, *columns, sf.lit("this does not fit the schema"))

@@ -32,14 +32,16 @@ class FileEntry:
 
 Entries = dict[str, FileEntry]
 """By ``device:inode``."""
+FilesOffset = dict[str, dict[str, Any]]
+"""The same in the form of a checkpoint: the fields of each entry."""
 
 
-def entries_to_json(entries: Mapping[str, FileEntry]) -> dict[str, dict[str, Any]]:
+def entries_to_json(entries: Mapping[str, FileEntry]) -> FilesOffset:
     """The form of a checkpoint."""
     return {identity: asdict(entry) for identity, entry in entries.items()}
 
 
-def entries_from_json(value: Mapping[str, Mapping[str, Any]]) -> Entries:
+def entries_from_json(value: FilesOffset) -> Entries:
     """The inverse of :func:`entries_to_json`."""
     return {identity: FileEntry(**entry) for identity, entry in value.items()}
 

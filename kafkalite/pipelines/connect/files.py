@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from kafkalite.pipelines.connect.file_entries import FileLossError, entries_from_json, entries_to_json
+from kafkalite.pipelines.connect.file_entries import FileLossError, FilesOffset, entries_from_json, entries_to_json
 from kafkalite.pipelines.connect.growing import FileRange, GrowingFiles, into_tasks, ranges_between, read_range
 from kafkalite.pipelines.connect.joined_lines import JoinedLines
 
@@ -87,7 +87,7 @@ class FilesDataSource(DataSource):  # type: ignore[misc]
         """The columns."""
         return SCHEMA
 
-    def streamReader(self, schema: Any) -> FilesStreamReader:  # noqa: ARG002, N802  (Spark's signature)
+    def streamReader(self, schema: StructType) -> FilesStreamReader:  # noqa: ARG002, N802  (Spark's signature)
         """For streaming queries. Raises ``ValueError``."""
         return FilesStreamReader(FileOptions.parse(self.options))
 
@@ -101,7 +101,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._sizes: dict[str, int] | None = None
         self._once = False
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> FilesOffset:  # noqa: N802
         """Every file from its beginning."""
         return {}
 
@@ -109,7 +109,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """The first micro-batch may be large."""
         return ReadMaxBytes(self.options.max_bytes)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: FilesOffset, limit: ReadLimit) -> FilesOffset:  # noqa: N802
         """The end of the next micro-batch: ``start`` if there is none."""
         known = entries_from_json(start)
         if self._once and self._sizes is None:
@@ -121,7 +121,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             return start
         return entries_to_json(ends)
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+    def reportLatestOffset(self) -> FilesOffset | None:  # noqa: N802
         """The ends of the files at the last check, regardless of limits."""
         return entries_to_json(self._files.latest) or None
 
@@ -129,7 +129,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """Limit all reading to the content at the first check."""
         self._once = True
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def partitions(self, start: FilesOffset, end: FilesOffset) -> list[InputPartition]:
         """The tasks of a micro-batch."""
         ranges = ranges_between(entries_from_json(start), entries_from_json(end))
         return [LinesPartition(each) for each in into_tasks(ranges, self.options.tasks)]
@@ -145,7 +145,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
                     raise
                 log.warning("%s", error)
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: FilesOffset) -> None:
         """Does nothing, because the query's position is in its checkpoint."""
 
     def stop(self) -> None:

@@ -183,7 +183,7 @@ class GrowingFiles:
                 # A truncated file without a line keeps its entry, because there is nothing new to read.
                 moved[identity] = known[identity]
             elif seen.rank is Rank.COPY and left != 0:
-                # It was read to its end already, before it was a copy: not a new file.
+                # Not a new file, because it was read to its end before it was renamed to a copy.
                 moved[identity] = entry
         return moved
 

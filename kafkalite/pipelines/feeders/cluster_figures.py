@@ -14,7 +14,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import TopicMetadata
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +25,7 @@ TIMEOUT = 5.0
 """Seconds for the cluster to answer."""
 
 # A short wait, because a dead broker does not answer.
-_TIMES: Mapping[str, Any] = {"request_timeout_ms": 5000}
+_TIMES: Mapping[str, object] = {"request_timeout_ms": 5000}
 # librdkafka's names of settings → kafka-python's.
 _PYTHON_NAMES: Mapping[str, str] = {
     "security.protocol": "security_protocol",
@@ -30,6 +33,7 @@ _PYTHON_NAMES: Mapping[str, str] = {
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "ssl.ca.location": "ssl_cafile",
     "ssl.certificate.location": "ssl_certfile",
     "ssl.key.location": "ssl_keyfile",
@@ -60,7 +64,7 @@ class ClusterFigures:
         self._log_dirs: Any = None
 
     def figures(self) -> Iterator[Figures]:
-        """One round."""
+        """The figures of one round."""
         from confluent_kafka import KafkaException
         from kafka.errors import KafkaError
 
@@ -75,7 +79,7 @@ class ClusterFigures:
         except (KafkaException, KafkaError) as error:
             log.warning("the cluster's figures are not complete: %s", error)
 
-    def _ends(self, topics: Mapping[str, Any]) -> dict[tuple[str, int], int]:
+    def _ends(self, topics: Mapping[str, TopicMetadata]) -> dict[tuple[str, int], int]:
         """The end of each partition whose leader answers."""
         from confluent_kafka import KafkaException, TopicPartition
         from confluent_kafka.admin import OffsetSpec
@@ -96,7 +100,9 @@ class ClusterFigures:
                 log.warning("%s-%d does not tell its end: %s", one.topic, one.partition, error)
         return ends
 
-    def _topics(self, host: str, topics: Mapping[str, Any], ends: Mapping[tuple[str, int], int]) -> Iterator[Figures]:
+    def _topics(
+        self, host: str, topics: Mapping[str, TopicMetadata], ends: Mapping[tuple[str, int], int]
+    ) -> Iterator[Figures]:
         for topic, described in topics.items():
             partitions = described.partitions
             behind = sum(len(partition.isrs) < len(partition.replicas) for partition in partitions.values())

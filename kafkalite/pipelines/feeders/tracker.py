@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 PAGE_VIEW, CLICK, SEARCH = "page_view", "click", "search"
 _COMMON = {"kind": str, "visitor": str, "at": str, "page": str}
@@ -102,7 +102,7 @@ class Tracker:
     ``settings`` are librdkafka's. Threads may share it.
     """
 
-    def __init__(self, settings: Mapping[str, Any], topics: TrackerTopics | None = None) -> None:
+    def __init__(self, settings: Mapping[str, object], topics: TrackerTopics | None = None) -> None:
         from confluent_kafka import Producer
 
         self._topics = topics or TrackerTopics()
@@ -116,7 +116,7 @@ class Tracker:
         event = check_event(body, datetime.now(UTC))
         done, failures = threading.Event(), []
 
-        def delivered(error: Any, _message: Any) -> None:
+        def delivered(error: object, _message: object) -> None:
             if error is not None:
                 failures.append(str(error))
             done.set()

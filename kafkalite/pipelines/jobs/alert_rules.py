@@ -66,7 +66,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Alert:
-    """One alert: ``value`` is the value that the rule compared, None if the process is gone."""
+    """One alert: ``value`` is the value that the rule compared, None if the process has ended."""
 
     rule: AlertRule
     state: str

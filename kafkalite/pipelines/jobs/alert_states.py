@@ -60,7 +60,7 @@ def write(watches: Watches) -> str:
 
 
 def read(text: str) -> Watches:
-    """What :func:`write` wrote."""
+    """The value that :func:`write` has written."""
     return {name: Watch(**fields) for name, fields in json.loads(text).items()}
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
@@ -26,6 +26,9 @@ from kafkalite.pipelines.context import Context
 from kafkalite.pipelines.jobs.durations import seconds
 from kafkalite.pipelines.jobs.log_lines import CONTINUATION, LineParser
 from kafkalite.pipelines.streams.values import from_json
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
 
 RECORD = (
     "timestamp TIMESTAMP, host STRING, process STRING, level STRING, message STRING, logger STRING, file STRING, "
@@ -125,7 +128,7 @@ class LogRecord(NamedTuple):
     position: int
 
 
-def joined(batches: Iterable[Any]) -> Iterator[LogRecord]:
+def joined(batches: Iterable[RecordBatch]) -> Iterator[LogRecord]:
     """The records of a task's lines (Arrow record batches of ``value``, ``file``, ``position``). A line that goes on
     with a record follows it in the same file."""
     lines: list[bytes] = []
@@ -161,7 +164,7 @@ class LogLineRecords:
         self._options = options
         self._origin = re.compile(options.origin)
 
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """Arrow record batches of lines into those of records: ``key``, ``value``."""
         import pyarrow as pa
 

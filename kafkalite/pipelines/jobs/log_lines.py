@@ -135,7 +135,7 @@ def _status_level(status: str) -> str:
 
 
 def _severity_level(priority: str) -> str:
-    """Of a syslog priority: 8 × facility + severity. Files without it tell nothing: INFO."""
+    """Level of a syslog priority (8 × facility + severity); INFO for files without priorities."""
     return _SEVERITIES[int(priority) % 8] if priority else "INFO"
 
 
@@ -144,7 +144,7 @@ def _nginx_level(level: str) -> str:
 
 
 _YEARS = 9
-"""How many years to look back: up to eight lie between two 29ths of February."""
+"""Number of years to look back; up to eight years are between two 29ths of February."""
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _SEVERITIES = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
 _NGINX_LEVELS = {"emerg": "FATAL", "alert": "FATAL", "crit": "FATAL"}
@@ -206,4 +206,4 @@ _FORMATS: Mapping[str, Sequence[Format]] = {
         ),
     ],
 }
-"""Of formats with the same beginning the narrower ones come first."""
+"""The formats; of two with the same beginning the narrower one comes first."""

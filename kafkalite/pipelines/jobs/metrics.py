@@ -148,8 +148,8 @@ def measurements(samples: DataFrame) -> DataFrame:
 
 
 def rate(points: Column) -> Column:
-    """Growth a second over ``points`` (``time``, ``value``) in the order of time; a value that is smaller than the one
-    before began anew at 0. None of fewer than two."""
+    """Growth a second over ``points`` (``time``, ``value``) in the order of time; a value below the one before counts
+    from 0. Null for fewer than two points."""
     first, last = sql.get(points, sql.lit(0)), sql.try_element_at(points, sql.lit(-1))
     begin = sql.struct(first["value"].alias("before"), sql.lit(0.0).alias("growth"))
 

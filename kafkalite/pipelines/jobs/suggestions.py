@@ -23,7 +23,7 @@ from kafkalite.pipelines.streams.values import from_json, to_record
 RATED = "user STRING, item STRING, position BIGINT"
 """Each item that a user has rated. ``position`` counts the user's likes; an item rated but not liked has none."""
 PAIRS = "item STRING, other STRING, together BIGINT"
-"""How many users like both; an item with itself: how many like it."""
+"""Number of users who like both items; for an item with itself the number of users who like it."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Suggester:
         self._pairs = Increments(context.spark, f"{tables}/pairs", PAIRS, total)
 
     def suggest(self, ratings: DataFrame, number: int) -> None:
-        """One micro-batch."""
+        """Process one micro-batch."""
         options = self._options
         ratings = ratings.persist()
         new = new_ratings(ratings, self._rated.before(number), options.like).persist()

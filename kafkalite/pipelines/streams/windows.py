@@ -37,7 +37,7 @@ def windowed(
 def windowed_counts(
     frame: DataFrame, *, time: str, size: str, slide: str | None = None, by: Sequence[str] = (), late: str | None = None
 ) -> DataFrame:
-    """How many rows: ``window``, ``by``, ``count``."""
+    """Numbers of rows: columns ``window``, ``by``, ``count``."""
     return windowed(frame, sql.count("*").alias("count"), time=time, size=size, slide=slide, by=by, late=late)
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.connection import SparkConnection
@@ -99,10 +100,9 @@ class ClusterConnections:
     def refresh(self, names: Collection[str] | None, *, create: bool = False) -> dict[str, TopicState]:
         """:meth:`topics`, asked once; ``create`` lets a broker with ``auto.create.topics.enable`` make what is not
         there."""
-        from kafkalite.protocol.codec import request_class
 
         connection = self.any_connection()
-        kind = request_class(ApiKey.METADATA).MetadataRequestTopic
+        kind = messages.MetadataRequest.MetadataRequestTopic
         answer = connection.ask(
             ApiKey.METADATA,
             {

@@ -9,8 +9,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kafkalite.common.token_endpoint import ClientCredentials
+
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+GSSAPI = "GSSAPI"
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", GSSAPI, OAUTHBEARER)
+_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 _MODULE = re.compile(r"^\s*(\S+)\s+(required|requisite|sufficient|optional)\b(.*?);?\s*$", re.S)
 _OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
@@ -35,11 +40,16 @@ class SslConfig:
 
 @dataclass(frozen=True)
 class SaslConfig:
-    """A mechanism with user name and password."""
+    """A mechanism with user name and password; GSSAPI with the brokers' service name and, if it is not to use the
+    tickets that the user has, a keytab and a principal in it; OAUTHBEARER with a token endpoint."""
 
     mechanism: str
-    username: str
-    password: str = field(repr=False)
+    username: str = ""
+    password: str = field(default="", repr=False)
+    service: str = ""
+    keytab: str = ""
+    principal: str = ""
+    tokens: ClientCredentials | None = None
 
 
 @dataclass(frozen=True)
@@ -172,6 +182,35 @@ def _sasl(given: Mapping[str, str]) -> SaslConfig:
         name: re.sub(r"\\(.)", r"\1", double or single or bare)
         for name, double, single, bare in _OPTION.findall(module.group(3))
     }
+    if mechanism == GSSAPI:
+        return _kerberos(given, found)
+    if mechanism == OAUTHBEARER:
+        return _tokens(given, found)
     if "username" not in found or "password" not in found:
         raise ClientConfigError("kafka.sasl.jaas.config names no username or no password")
     return SaslConfig(mechanism, found["username"], found["password"])
+
+
+def _kerberos(given: Mapping[str, str], options: Mapping[str, str]) -> SaslConfig:
+    service = given.get("sasl.kerberos.service.name") or options.get("serviceName", "")
+    if not service:
+        raise ClientConfigError(
+            "kafka.sasl.kerberos.service.name is missing: the first part of the brokers' principals"
+        )
+    if options.get("useKeyTab", "").lower() != "true":
+        return SaslConfig(GSSAPI, service=service)
+    if not options.get("keyTab") or not options.get("principal"):
+        raise ClientConfigError("kafka.sasl.jaas.config names no keyTab or no principal")
+    return SaslConfig(GSSAPI, service=service, keytab=options["keyTab"], principal=options["principal"])
+
+
+def _tokens(given: Mapping[str, str], options: Mapping[str, str]) -> SaslConfig:
+    url = given.get(_TOKEN_URL, "")
+    is_file = url.startswith("file:")
+    if not url or not (is_file or (options.get("clientId") and options.get("clientSecret"))):
+        raise ClientConfigError(
+            f"OAUTHBEARER needs kafka.{_TOKEN_URL}, and clientId and clientSecret in kafka.sasl.jaas.config unless the "
+            "URL names a file"
+        )
+    client_id, secret, scope = (options.get(name, "") for name in ("clientId", "clientSecret", "scope"))
+    return SaslConfig(OAUTHBEARER, tokens=ClientCredentials(url, client_id, secret, scope))

@@ -1,4 +1,4 @@
-"""A connection to a broker: TLS, SASL, requests, and answers in their order.
+"""A connection to a broker that Spark's configuration describes: TLS, SASL, API versions.
 
 Answers to: ``org.apache.kafka.clients.NetworkClient`` and ``common.security.authenticator.SaslClientAuthenticator``.
 Blocking shell: one socket, used by one thread.
@@ -7,21 +7,20 @@ Blocking shell: one socket, used by one thread.
 from __future__ import annotations
 
 import socket
-import struct
+from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
+from kafkalite.network.blocking_client import BlockingConnection
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
 from kafkalite.protocol.errors import ProtocolError
-from kafkalite.protocol.frames import request_header, response_body_offset
 from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.errors import BrokerUnreachableError
 from kafkalite.spark.client.security import authenticate, wrap
 
-_INT32 = struct.Struct(">i")
-MAX_RESPONSE = 0x7FFFFFFF
 RECEIVE_BUFFER = 4 << 20
 """Bytes of the socket's receive buffer: room for a whole answer of ``max.partition.fetch.bytes``, so that a broker
 sends it while the caller decodes the one before."""
@@ -38,20 +37,16 @@ class SparkConnection:
         self.port = port
         self.config = config
         self.closed = False
-        self._correlation = 0
-        self._pending: list[tuple[int, int, int]] = []
-        self._buffer = bytearray()
         self._versions: dict[int, tuple[int, int]] = {}
         try:
             plain = socket.create_connection((host, port), timeout=config.connection_timeout_ms / 1000)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         except OSError as error:
             self.closed = True
             raise BrokerUnreachableError(f"no connection to {self}: {error}") from None
         try:
-            self._socket = wrap(plain, host, config) if config.tls else plain
-            self._socket.settimeout(config.request_timeout_ms / 1000)
+            self._connection = BlockingConnection(wrap(plain, host, config) if config.tls else plain, config.client_id)
+            self._connection.socket.settimeout(config.request_timeout_ms / 1000)
             self._ask_versions()
             if config.sasl is not None:
                 authenticate(str(self), self.ask, config.sasl)
@@ -75,7 +70,9 @@ class SparkConnection:
             )
         return version
 
-    def ask(self, api_key: int, fields: dict[str, Any], newest: int = 0x7FFF, timeout_ms: int | None = None) -> Any:
+    def ask(
+        self, api_key: int, fields: Mapping[str, object], newest: int = 0x7FFF, timeout_ms: int | None = None
+    ) -> Any:
         """Send a request with these ``fields`` of kafka-python's message class, and return its decoded answer."""
         version = self.version(api_key, newest)
         body = encode_request(api_key, version, request_class(api_key)(version=version, **fields))
@@ -98,19 +95,10 @@ class SparkConnection:
         """Send a request whose answer :meth:`receive` will return. Several may wait for answers."""
         if self.closed:
             raise BrokerUnreachableError(f"the connection to {self} is closed")
-        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
-        head = request_header(api_key, version, self._correlation, self.config.client_id)
-        size = len(head) + sum(map(len, parts))
         try:
-            if size < 1 << 16:
-                self._socket.sendall(b"".join((_INT32.pack(size), head, *parts)))
-            else:
-                self._socket.sendall(_INT32.pack(size) + head)
-                for part in parts:
-                    self._socket.sendall(part)
+            self._connection.post(api_key, version, *parts)
         except OSError as error:
             raise self._lost(error) from None
-        self._pending.append((api_key, version, self._correlation))
 
     def receive(self, *, reuse: bool = False, timeout_ms: int | None = None) -> memoryview:
         """The body of the answer to the oldest request that has none yet.
@@ -120,22 +108,13 @@ class SparkConnection:
         """
         if self.closed:
             raise BrokerUnreachableError(f"the connection to {self} is closed")
-        api_key, version, correlation = self._pending.pop(0)
         try:
-            if timeout_ms is not None:
-                self._socket.settimeout(max(timeout_ms, 1) / 1000)
-            head = bytearray(4)
-            self._fill(memoryview(head))
-            size = _INT32.unpack(head)[0]
-            if not 4 <= size <= MAX_RESPONSE:
-                raise OSError(f"an answer of {size} bytes")
-            frame = memoryview(self._reused(size) if reuse else bytearray(size))[:size]
-            self._fill(frame)
-            if timeout_ms is not None:
-                self._socket.settimeout(self.config.request_timeout_ms / 1000)
-            if _INT32.unpack_from(frame)[0] != correlation:
-                raise OSError("an answer to another request")
-            return frame[response_body_offset(api_key, version, frame) :]
+            if timeout_ms is None:
+                return self._connection.receive(reuse=reuse)
+            self._connection.socket.settimeout(max(timeout_ms, 1) / 1000)
+            body = self._connection.receive(reuse=reuse)
+            self._connection.socket.settimeout(self.config.request_timeout_ms / 1000)
+            return body
         except (OSError, ProtocolError) as error:
             raise self._lost(error) from None
 
@@ -143,20 +122,7 @@ class SparkConnection:
         """Close the connection; no error if it is closed already."""
         if not self.closed:
             self.closed = True
-            self._socket.close()
-
-    def _reused(self, size: int) -> bytearray:
-        if len(self._buffer) < size:
-            self._buffer = bytearray(size + size // 8)
-        return self._buffer
-
-    def _fill(self, view: memoryview) -> None:
-        position = 0
-        while position < len(view):
-            count = self._socket.recv_into(view[position:])
-            if not count:
-                raise OSError("closed by the broker")
-            position += count
+            self._connection.close()
 
     def _lost(self, error: Exception) -> BrokerUnreachableError:
         self.close()
@@ -166,9 +132,7 @@ class SparkConnection:
     def _ask_versions(self) -> None:
         for version in (3, 0):
             fields = {"client_software_name": "kafkalite", "client_software_version": "1"} if version else {}
-            body = encode_request(
-                ApiKey.API_VERSIONS, version, request_class(ApiKey.API_VERSIONS)(version=version, **fields)
-            )
+            body = encode_request(ApiKey.API_VERSIONS, version, messages.ApiVersionsRequest(version=version, **fields))
             answer = self.decode(ApiKey.API_VERSIONS, version, self.send(ApiKey.API_VERSIONS, version, body))
             if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
                 break

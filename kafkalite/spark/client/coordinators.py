@@ -17,7 +17,7 @@ from kafkalite.spark.client.connection import SparkConnection
 from kafkalite.spark.client.errors import RETRIABLE, BrokerUnreachableError
 
 T = TypeVar("T")
-Request = tuple[ApiKey, dict[str, Any], int]
+Request = tuple[ApiKey, Mapping[str, object], int]
 """A request: API key, fields, newest version."""
 _AT_ONCE = 100
 _BUSY_PAUSES = (0.002, 0.005, 0.01, 0.02, 0.04, 0.0)

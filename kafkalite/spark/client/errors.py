@@ -2,7 +2,7 @@
 
 Answers to: ``org.apache.kafka.common.errors`` and ``org.apache.spark.sql.kafka010.KafkaExceptions``. Pure.
 
-Spark's processes pass exceptions by pickle, which makes each anew from its ``args``.
+Spark's processes pass exceptions by pickle, which makes each again from its ``args``.
 """
 
 from __future__ import annotations

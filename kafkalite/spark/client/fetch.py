@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.types import ZERO_UUID, TopicPartition
+from kafkalite.common.types import ZERO_UUID, TopicPartition, by_topic
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import request_class
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.fetch import FetchPartition, FetchRequest, encode_fetch_request
 from kafkalite.protocol.fetch_response import FetchPartitionResponse, decode_fetch_response
@@ -25,7 +25,7 @@ from kafkalite.spark.client.errors import BrokerUnreachableError, KafkaClientErr
 EARLIEST, LATEST = -2, -1
 """Times for :func:`list_offsets` that mean the first offset and the end."""
 NO_OFFSET = -1
-"""What :func:`list_offsets` returns if there is no record at or after a time."""
+"""Result of :func:`list_offsets` if there is no record at or after a time."""
 FETCH_VERSION = 12
 """The last version with names of topics. Later ones have ids, which change when a topic is deleted and created."""
 LIST_OFFSETS_VERSION = 7
@@ -65,13 +65,16 @@ def _list_offsets(cluster: ClusterConnections, times: Mapping[TopicPartition, in
     first = next(iter(times))
     leader = cluster.leader(first)
     led = sorted(partition for partition in times if cluster.leader(partition) == leader)
-    kind = request_class(ApiKey.LIST_OFFSETS).ListOffsetsTopic
-    topics: dict[str, list[object]] = {}
-    for partition in led:
-        asked = kind.ListOffsetsPartition(
-            partition_index=partition.partition, current_leader_epoch=-1, timestamp=times[partition]
+    kind = messages.ListOffsetsRequest.ListOffsetsTopic
+    topics = by_topic(
+        (
+            partition,
+            kind.ListOffsetsPartition(
+                partition_index=partition.partition, current_leader_epoch=-1, timestamp=times[partition]
+            ),
         )
-        topics.setdefault(partition.topic, []).append(asked)
+        for partition in led
+    )
     answer = cluster.broker(leader).ask(
         ApiKey.LIST_OFFSETS,
         {
@@ -123,7 +126,7 @@ def fetch_range(
 
 
 class _Source:
-    """Fetches from one partition, with at most one request under way."""
+    """Fetches from one partition, with at most one outstanding request."""
 
     def __init__(self, cluster: ClusterConnections, partition: TopicPartition) -> None:
         self.end_offset = -1
@@ -192,7 +195,7 @@ class _Source:
         return Fetched(offset, records, batches, aborted, next_offset)
 
     def close(self) -> None:
-        """Close the connection if an answer is under way, because it would be taken for that to a later request."""
+        """Close the connection if a request is outstanding, because a later one would take its answer."""
         if self._asked is not None:
             self._asked[0].close()
             self._asked = None

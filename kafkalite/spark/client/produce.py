@@ -128,7 +128,7 @@ class BatchSender:
         time.sleep(max(min(waits) - time.monotonic(), 0.001))
 
     def _post(self) -> None:
-        """Send a request to each broker that has none under way."""
+        """Send a request to each broker without an outstanding one."""
         now = time.monotonic()
         requests: dict[int, list[SealedBatch]] = {}
         sizes: dict[int, int] = {}

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import request_class
 from kafkalite.spark.client.cluster import GROUP, TRANSACTION, ClusterConnections
 from kafkalite.spark.client.coordinators import CoordinatorClient, Request
 from kafkalite.spark.client.errors import KafkaClientError
@@ -79,7 +79,7 @@ class TransactionClient:
         """Add ``partitions`` to the transaction, which the first call opens."""
         name = producer.transactional_id
         assert name is not None
-        make = request_class(ApiKey.ADD_PARTITIONS_TO_TXN).AddPartitionsToTxnTopic
+        make = messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         fields = {
             "v3_and_below_transactional_id": name,
             "v3_and_below_producer_id": producer.producer_id,
@@ -189,7 +189,7 @@ class TransactionClient:
             "group_id": group,
         }
         self._coordinators.exchange("AddOffsetsToTxn", {name: (ApiKey.ADD_OFFSETS_TO_TXN, head, 3)})
-        topic_class = request_class(ApiKey.TXN_OFFSET_COMMIT).TxnOffsetCommitRequestTopic
+        topic_class = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         make = topic_class.TxnOffsetCommitRequestPartition
         topics = [
             topic_class(
@@ -244,9 +244,8 @@ class TransactionClient:
 
         return self._cluster.retry("OffsetFetch", attempt)
 
-    def _init_idempotent(self) -> Any:
-        fields = {"transactional_id": None, "transaction_timeout_ms": NO_TIMEOUT}
-        answer = self._cluster.any_connection().ask(ApiKey.INIT_PRODUCER_ID, fields | _NOBODY, 4)
+    def _init_idempotent(self) -> messages.InitProducerIdResponse:
+        answer: messages.InitProducerIdResponse = self._cluster.any_connection().ask(*_init(None, NO_TIMEOUT))
         if answer.error_code:
             raise ApiError(ErrorCode(answer.error_code), "InitProducerId")
         return answer
@@ -260,12 +259,9 @@ class TransactionClient:
         yield from _FALLBACKS
 
 
-_NOBODY = {"producer_id": -1, "producer_epoch": -1}
-
-
-def _init(transactional_id: str, timeout_ms: int) -> Request:
+def _init(transactional_id: str | None, timeout_ms: int) -> Request:
     fields = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
-    return ApiKey.INIT_PRODUCER_ID, fields | _NOBODY, 4
+    return ApiKey.INIT_PRODUCER_ID, fields, 4
 
 
 def _end(producer: InitializedProducer, commit: bool) -> Request:
@@ -282,7 +278,7 @@ def _max_timeout(cluster: ClusterConnections) -> int:
     """The broker's ``transaction.max.timeout.ms``; 0 if the broker does not tell."""
     node = cluster.brokers()[0]
     name = "transaction.max.timeout.ms"
-    make = request_class(ApiKey.DESCRIBE_CONFIGS).DescribeConfigsResource
+    make = messages.DescribeConfigsRequest.DescribeConfigsResource
     resource = make(resource_type=_BROKER, resource_name=str(node), configuration_keys=[name])
     answer = cluster.broker(node).ask(
         ApiKey.DESCRIBE_CONFIGS,

@@ -23,8 +23,8 @@ Modelled
   - Reads: each server answers from its own copy, which lags; a session's reads wait for its own earlier writes. A
     client never attaches to a server that has seen less than the client (its last zxid); a new session forgets that.
   - Sessions: negotiated timeouts, touched by every request and ping, which followers report twice a tick; expired at
-    whole ticks; begun anew with a new leader. Once a session has moved to another server, a request of it that is
-    still on its way by the former one is refused.
+    whole ticks; restarted with a new leader. Once a session has moved to another server, its outstanding requests by
+    the former one are refused.
   - Leaders: while there is none, every connection is closed and none begins. What was proposed and not
     committed is kept or lost, a transaction as a whole.
   - Watches: one-shot, of one connection to one server, told before the answers that follow; a

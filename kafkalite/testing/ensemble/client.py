@@ -62,7 +62,7 @@ _CLOSE_TIMEOUT = 10.0
 
 
 class Dialler(Protocol):
-    """The ensemble as a client sees it."""
+    """The methods of the ensemble that a client uses."""
 
     def dial(self, client: EnsembleClient, server: int) -> EnsembleConnection:
         """A new connection of ``client`` to ``server``, without any message yet."""
@@ -111,7 +111,7 @@ class EnsembleClient:
         self.password = b""
         self.state = SessionState.SUSPENDED
         self.suspended_at: float | None = None
-        """When the node was told of its lost connection, in seconds of its clock; ``None`` while it has one."""
+        """Time at which the node learnt of its lost connection, in seconds of its clock; ``None`` while it has one."""
         self.session_timeout_ms = session_timeout_ms
         self.server: int | None = None
         self.io_clock = clock if io_clock is None else io_clock
@@ -124,9 +124,9 @@ class EnsembleClient:
         self._listeners: list[Callable[[SessionState], None]] = []
         self._started: Future[None] | None = None
         self._ended: Future[None] | None = None
-        self._lane: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._lane: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._draining = False
-        # the following belongs to kazoo's thread
+        # state of kazoo's thread
         self._phase = _Phase.CLOSED
         self._told: SessionState = SessionState.EXPIRED
         self._stopped = False
@@ -195,7 +195,7 @@ class EnsembleClient:
         return self._started
 
     def close(self) -> Future[None]:
-        """End the session in order: its ephemeral znodes are deleted at once. Listeners are not called."""
+        """Close the session: its ephemeral znodes are deleted at once. Listeners are not called."""
         self._listeners.clear()
         self.state = SessionState.SUSPENDED
         self._ended = Future()
@@ -378,7 +378,7 @@ class EnsembleClient:
         self._connect_next()
 
     def _give_up(self, connection: EnsembleConnection) -> None:
-        """No answer came on ``connection`` for too long."""
+        """The server has not answered on ``connection`` for too long."""
         if connection is self._connection:
             self._drop()
 
@@ -389,7 +389,7 @@ class EnsembleClient:
             self._connection = None
 
     def _end(self) -> None:
-        """The client is closed, whether or not the server has heard of it."""
+        """End the client, also if the server has not got its close request."""
         if self._ended is not None and not self._ended.called:
             self._hang_up()
             self._change(_Phase.CLOSED)
@@ -467,7 +467,7 @@ class EnsembleClient:
 
     # the lane from kazoo's thread to the reactor
 
-    def _put(self, call: Callable[..., object], *args: Any) -> None:
+    def _put(self, call: Callable[..., object], *args: object) -> None:
         self._lane.append((call, args))
         if not self._draining:
             self._draining = True

@@ -114,7 +114,7 @@ class Ensemble:
             self._join(server)
         clock.call_later(self.timing.tick / 2, self._half_tick)
 
-    # what a cluster uses
+    # calls of a cluster
 
     def client(
         self,
@@ -181,7 +181,7 @@ class Ensemble:
         wires.settle()
 
     def delay(self, client: EnsembleClient, seconds: float) -> None:
-        """Delay each message from and to ``client`` by so much more than usual, from now on."""
+        """Delay each message from and to ``client`` by ``seconds`` more than usual, from now on."""
         self._wires[client].extra = seconds
 
     def drop_connection(self, client: EnsembleClient) -> None:
@@ -212,7 +212,7 @@ class Ensemble:
     # faults: servers
 
     def kill(self, number: int, *, silent: bool = False) -> None:
-        """End server ``number``; ``silent``: with its machine, so that its clients are not told."""
+        """End server ``number``; ``silent``: with its machine, so that its clients do not notice."""
         server = self.servers[number]
         was_leader = server is self.leader
         server.die(silent)
@@ -229,7 +229,7 @@ class Ensemble:
             self._seek(server)
 
     def lag(self, number: int, seconds: float) -> None:
-        """Server ``number`` applies each commit so much later; ``math.inf``: none, until the next call."""
+        """Server ``number`` applies each commit ``seconds`` later; ``math.inf``: none, until the next call."""
         server = self.servers[number]
         server.lag = seconds
         self._teach(server)
@@ -269,7 +269,7 @@ class Ensemble:
             server.catch_up()
             self._reached(server)
 
-    # what clients and servers use
+    # calls of clients and servers
 
     def dial(self, client: EnsembleClient, server: int) -> EnsembleConnection:
         """See :class:`kafkalite.testing.ensemble.client.Dialler`."""
@@ -431,12 +431,12 @@ class Ensemble:
         self._supervise()
 
     def _supervise(self) -> None:
-        """Servers that have not heard of each other for too long part."""
+        """End the contact between servers that have not reached each other for too long."""
         now = self.clock.monotonic()
         limit = self.timing.sync_limit * self.timing.tick
         if self.leader is not None and self.leader.in_touch and not self._able_to_lead():
             self._lose_leader()
-        # the leader first, because followers that lost it elect no other while it still leads them
+        # The leader first, because followers that lost it elect no other one while it still leads them.
         for server in sorted(self.servers, key=lambda server: server is not self.leader):
             since = self._out_of_touch[server.number]
             if not server.serving or (server.in_touch and self._reaches()):
@@ -454,7 +454,7 @@ class Ensemble:
         return self.leader is not None and self.leader.in_touch
 
     def _give_up(self, server: Server) -> None:
-        """``server`` and its leader have not heard of each other for too long."""
+        """``server`` and its leader have not reached each other for too long."""
         if server is self.leader:
             others = [s for s in self.servers if s.role is not ServerRole.DOWN and not s.frozen and not s.isolated]
             if self._is_majority(others):
@@ -471,7 +471,7 @@ class Ensemble:
     # elections
 
     def _lose_leader(self) -> None:
-        """All reachable servers look for a new leader; a leader that is cut off leads on, alone, until it notices."""
+        """All reachable servers look for a new leader; a leader that is cut off leads alone until it notices."""
         old = self.leader
         self.leader = None
         self._epoch += 1
@@ -562,7 +562,7 @@ class Ensemble:
         self._resume()
 
     def _resume(self) -> None:
-        """Proposals that lacked a majority go on once there is one again."""
+        """Continue the proposals that lacked a majority, once there is one again."""
         if self._able_to_lead():
             stalled, self._stalled = self._stalled, 0
             for _ in range(stalled):
@@ -572,7 +572,7 @@ class Ensemble:
         epoch = self._epoch
 
         def decide(submission: Submission) -> None:
-            # checked when it is decided, because a leader that was frozen may no longer lead
+            # Checked at the decision, because a leader that was frozen may no longer lead.
             if epoch == self._epoch:
                 self._decide(submission)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from kafkalite.common.tasks import deferred
 from kafkalite.zk.zk_client import (
@@ -256,11 +256,11 @@ class _Run:
         )
         return answer
 
-    def _send(self, number: int, work: ReadStep | WriteStep) -> Awaitable[Any]:
+    def _send(self, number: int, work: ReadStep | WriteStep) -> Awaitable[object]:
         client = self._clients[number]
         if isinstance(work, ReadStep):
             watch = self._watch(number, work) if work.watch else None
-            read: Callable[..., Awaitable[Any]] = getattr(client, work.kind)
+            read: Callable[..., Awaitable[object]] = getattr(client, work.kind)
             return read(work.path, watch)
         session = self._former[number] if work.former else None
         if work.multi:

@@ -72,7 +72,7 @@ class TransactionLogEntry:
 
 
 class Quorum(Protocol):
-    """The ensemble as one of its servers sees it."""
+    """The methods of the ensemble that a server uses."""
 
     @property
     def log(self) -> list[TransactionLogEntry]:
@@ -125,7 +125,7 @@ class WatchTable:
                     del table[path]
 
     def count(self) -> int:
-        """How many watches are set."""
+        """Number of set watches."""
         return sum(len(waiting) for table in (self._data, self._child) for waiting in table.values())
 
 
@@ -158,7 +158,7 @@ class Server:
         return self.serving and not self.frozen and not self.isolated
 
     def receive(self, connection: EnsembleConnection, message: ToServer) -> None:
-        """A client's message arrived."""
+        """Process a client's message."""
         if self.role is ServerRole.DOWN:
             if not self.silent:
                 connection.answers.send(Closed())
@@ -170,14 +170,14 @@ class Server:
             self.run(self._take, connection.number, message)
 
     def run(self, call: Callable[[Unpack[Ts]], None], *args: *Ts) -> None:
-        """Make ``call(*args)``, not before the server is thawed."""
+        """Call ``call(*args)``, after the thaw if the server is frozen."""
         if self.frozen:
             self._inbox.append(lambda: call(*args))
         else:
             call(*args)
 
     def catch_up(self) -> None:
-        """End of the freeze: process what arrived meanwhile."""
+        """End of the freeze: process the messages that arrived meanwhile."""
         while self._inbox:
             self._inbox.popleft()()
 
@@ -232,7 +232,7 @@ class Server:
 
     def _attach(self, client: _Client, attach: Attach) -> None:
         if not self.serving or attach.last_zxid > self.tree.zxid:
-            # A client never goes to a server that has seen less than the client has.
+            # Close, because a client must not use a server that is behind the client's last zxid.
             self._close(client)
             return
         if attach.session:

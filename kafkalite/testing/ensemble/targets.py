@@ -20,7 +20,7 @@ _LIMIT = 60.0
 
 
 class EnsembleTarget:
-    """An :class:`Ensemble` on a clock of its own."""
+    """An :class:`Ensemble` on its own clock."""
 
     def __init__(self, seed: int, servers: int) -> None:
         self._clock = ManualClock()

@@ -16,7 +16,7 @@ from kafkalite.zk.zk_client import Check, Create, Delete, Op, SetData, WatchEven
 
 T = TypeVar("T")
 JUTE_MAX_BUFFER = 0xFFFFF
-"""Bytes of the largest request that a server reads; a larger one costs the connection."""
+"""Bytes of the largest request that a server reads; a larger one ends the connection."""
 _HEADER = 8
 _OPERATION_HEADER = 9
 _ACL = 27
@@ -50,7 +50,7 @@ class WriteRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """A sign that the client lives."""
+    """A heartbeat of the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The session goes on; ``timeout_ms`` 0: the session is over."""
+    """The session is attached; ``timeout_ms`` 0: the session has expired."""
 
     session: int
     timeout_ms: int
@@ -170,7 +170,7 @@ class Leg(Generic[T]):
 
 
 class EnsembleConnection:
-    """One connection: a request leg, an answer leg, and whether the client still listens."""
+    """One connection: a request leg, an answer leg, and whether the client still reads."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""The history of a cluster as its clients saw it, and a checker of the rules that it must keep."""
+"""The history of a cluster through its clients, and a checker of its rules."""

@@ -1,6 +1,6 @@
-"""The rules of a history, and the breaches of them that were found.
+"""The rules of a history, and their violations.
 
-Answers to: nothing in Kafka; the promises to its users. Pure.
+Answers to: nothing in Kafka; the guarantees for its users. Pure.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 MOST_OF_A_RULE = 20
-"""Breaches kept of one rule, because more of the same tell nothing new."""
+"""Greatest number of kept violations of one rule, because further ones mostly have the same cause."""
 
 
 class Rule(Enum):
@@ -39,7 +39,7 @@ class Rule(Enum):
 
 
 class Breach(NamedTuple):
-    """One breach of a rule, as one line."""
+    """One violation of a rule, as one line."""
 
     rule: Rule
     text: str
@@ -49,14 +49,14 @@ class Breach(NamedTuple):
 
 
 class Breaches:
-    """The breaches found so far."""
+    """The violations found so far."""
 
     def __init__(self) -> None:
         self.found: list[Breach] = []
         self._count = dict.fromkeys(Rule, 0)
 
     def add(self, rule: Rule, text: str) -> None:
-        """Add a breach; dropped if there are many of its rule already."""
+        """Add a violation; it is dropped if its rule has many already."""
         self._count[rule] += 1
         if self._count[rule] <= MOST_OF_A_RULE:
             self.found.append(Breach(rule, text))

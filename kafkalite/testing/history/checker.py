@@ -1,7 +1,7 @@
 """Checks a history against the rules: one pass over its events, one over the logs and the records read.
 
-Answers to: nothing in Kafka; the checkers of Jepsen's Kafka tests. Pure: no I/O, no clock; the time that it takes grows
-with the size of the history, not with its square.
+Answers to: nothing in Kafka; the checkers of Jepsen's Kafka tests. Pure: no I/O, no clock; its time is linear in the
+size of the history.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from kafkalite.testing.history.readers import Readers
 
 
 def check(history: Iterable[events.Event]) -> list[Breach]:
-    """The breaches in ``history``; none if it keeps all rules.
+    """The violations in ``history``; none if all rules hold.
 
-    Acknowledged records are looked up in the partition's replicas or, if the history has none, in the records that were
-    read: so a history without replicas needs a reader that reads everything at its end.
+    Acknowledged records are looked up in the partition's replicas or, if the history has none, in the read records.
+    Therefore a history without replicas needs a reader that reads all records at its end.
     """
     breaches = Breaches()
     producers = Producers(breaches)

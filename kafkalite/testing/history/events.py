@@ -1,10 +1,10 @@
-"""The events of a history: what clients, leaders and replicas did and saw, in the order in which it became known.
+"""The events of a history: actions and observations of clients, leaders and replicas, in the order of recording.
 
 Answers to: nothing in Kafka; the operations of a Jepsen history. Pure.
 
-An event that announces (:class:`Sent`, :class:`Committing`, :class:`OffsetCommitting`, :class:`OffsetFetching`) is
-recorded before the announced request can have any effect; an event that reports is recorded after the answer. The
-order needs no more than that, so one list to which many threads append is a history, and so is a simulator's record.
+An event that announces a request (:class:`Sent`, :class:`Committing`, :class:`OffsetCommitting`,
+:class:`OffsetFetching`) is recorded before the request can have any effect; an event that reports a result is recorded
+after the answer. No other order is needed, so a list to which many threads append is a history.
 
 Partitions are named as ``orders-3``; producers, readers and onlookers have any unique names. A producer that is
 created again, with new sequence numbers, has a new name.
@@ -48,7 +48,7 @@ class RecordId(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A producer begins. ``ordered``: it keeps the order of its records even without sequence numbers."""
+    """A producer starts. ``ordered``: it keeps the order of its records even without sequence numbers."""
 
     producer: str
     kind: ProducerKind
@@ -56,7 +56,7 @@ class Started(NamedTuple):
 
 
 class Initialized(NamedTuple):
-    """A transactional producer was given an epoch: producers of its transactional id with lower epochs are fenced."""
+    """A transactional producer got an epoch: producers of its transactional id with lower epochs are fenced."""
 
     producer: str
     transactional_id: str
@@ -120,14 +120,14 @@ class Committing(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The producer was told that the transaction is committed. Without this, after :class:`Committing`, it may be."""
+    """The producer got the acknowledgement of its commit. After :class:`Committing` alone the outcome is unknown."""
 
     producer: str
     transaction: int
 
 
 class Aborted(NamedTuple):
-    """The producer was told that the transaction is aborted. One without :class:`Committing` counts as aborted, too."""
+    """The producer got the acknowledgement of its abort. A transaction without :class:`Committing` is aborted, too."""
 
     producer: str
     transaction: int
@@ -145,7 +145,7 @@ class Positioned(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A reader was given a record. ``record`` is ``None`` if the value is not one of a producer's."""
+    """A reader got a record. ``record`` is ``None`` if no producer of the history has such a value."""
 
     reader: str
     isolation: Isolation
@@ -155,7 +155,7 @@ class Read(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """A reader was told that there are no more records for it below ``offset``."""
+    """A reader has learnt that there are no more records for it below ``offset``."""
 
     reader: str
     isolation: Isolation
@@ -167,7 +167,7 @@ class Reached(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """The coordinator told a member of ``group`` that these partitions are its own in ``generation``.
+    """The coordinator assigned these partitions to a member of ``group`` in ``generation``.
 
     ``owner`` is the client; for a static member the name that its restarts share. ``partitions`` may be empty.
     """
@@ -200,7 +200,7 @@ class Heartbeat(NamedTuple):
 
 
 class OffsetCommitting(NamedTuple):
-    """A member of ``group`` is about to commit ``offset``, having read on from the committed offset before it.
+    """A member of ``group`` is about to commit ``offset``, after reading from the committed offset before it.
 
     ``generation`` is the member's; -1: it commits without a membership, or in a transaction.
     """
@@ -212,7 +212,7 @@ class OffsetCommitting(NamedTuple):
 
 
 class OffsetCommitted(NamedTuple):
-    """The member was told that the commit succeeded. Without this, the offset may be committed, or not."""
+    """The member got the acknowledgement of the commit. Without this event the outcome is unknown."""
 
     group: str
     partition: str
@@ -221,7 +221,7 @@ class OffsetCommitted(NamedTuple):
 
 
 class OffsetStaged(NamedTuple):
-    """A producer was told that its open transaction has an offset of ``partition``, for the group at its commit."""
+    """A producer got the acknowledgement of a staged offset, which becomes the group's when the transaction commits."""
 
     group: str
     partition: str
@@ -237,7 +237,7 @@ class OffsetUnknown(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """``record`` is what a pipeline of ``group`` produced from the record at ``offset`` of ``partition``."""
+    """A pipeline of ``group`` has produced ``record`` from the record at ``offset`` of ``partition``."""
 
     record: RecordId
     group: str
@@ -292,7 +292,7 @@ class Deleting(NamedTuple):
 
 
 class Led(NamedTuple):
-    """``broker`` leads in ``leader_epoch``: seen in ZooKeeper, or by an answer given as the leader."""
+    """``broker`` leads in ``leader_epoch``, by its state in ZooKeeper, or by its answer as the leader."""
 
     partition: str
     broker: int
@@ -310,11 +310,15 @@ class LogEntry(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """The whole log of ``partition`` on ``broker`` at the end, after all faults are healed and all sends are over."""
+    """The whole log of ``partition`` on ``broker`` at the end, after all faults are healed and all sends are over.
+
+    ``start`` is its log start offset; ``entries`` may also have what is below it and not removed yet.
+    """
 
     partition: str
     broker: int
     entries: tuple[LogEntry, ...]
+    start: int = 0
 
 
 Event = (

@@ -12,10 +12,10 @@ from kafkalite.testing.history.producers import Producers
 
 
 class Fencing:
-    """All epochs that transactional producers were given.
+    """All epochs of transactional producers.
 
-    A producer is fenced from the moment at which another one with its transactional id was told of a greater epoch.
-    Records that it had sent before may still arrive before the fence.
+    A producer is fenced from the moment at which another one with its transactional id got a greater epoch. Its earlier
+    records may still arrive before the fence.
     """
 
     def __init__(self, breaches: Breaches) -> None:

@@ -1,4 +1,4 @@
-"""The owner of each partition of a group in each generation, and commits in generations that are over.
+"""The owner of each partition of a group in each generation, and commits in ended generations.
 
 Answers to: nothing in Kafka; the groups' part of the history checker. Pure.
 """

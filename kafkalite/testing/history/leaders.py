@@ -12,7 +12,7 @@ from kafkalite.testing.history.producers import NOWHERE, Producers
 
 
 class Leaders:
-    """All leaders that were seen."""
+    """All observed leaders."""
 
     def __init__(self, breaches: Breaches) -> None:
         self._breaches = breaches

@@ -1,4 +1,4 @@
-"""The final logs: as their replicas hold them, or as they were read.
+"""The final logs, from the replicas or from the read records.
 
 Answers to: nothing in Kafka; the logs' part of the history checker. Pure.
 """
@@ -23,6 +23,8 @@ class Logs:
     def __init__(self, breaches: Breaches) -> None:
         self._breaches = breaches
         self._replicas: dict[str, dict[int, tuple[LogEntry, ...]]] = {}
+        self._starts: dict[str, int] = defaultdict(int)
+        """The greatest log start offset of a partition's replicas."""
         self._logs: dict[str, Log] = defaultdict(dict)
         self._ends: dict[str, int] = {}
         self._epochs: dict[tuple[str, int], int] = {}
@@ -31,7 +33,7 @@ class Logs:
         self._last_of_keys: dict[str, dict[str, int]] = {}
 
     def compacted(self, event: Compacted) -> None:
-        """Allow records of this topic to be gone if a later record has their key."""
+        """Allow the removal of this topic's records with a later record of their key."""
         self._compacted.add(event.topic)
 
     def is_compacted(self, partition: str) -> bool:
@@ -39,7 +41,7 @@ class Logs:
         return bool(self._compacted) and partition.rpartition("-")[0] in self._compacted
 
     def deleting(self, event: Deleting) -> None:
-        """Allow records below an offset to be gone."""
+        """Allow the deletion of records below an offset."""
         self._deleted[event.partition] = max(event.offset, self._deleted.get(event.partition, 0))
 
     def may_be_gone(self, partition: str, offset: int) -> bool:
@@ -47,10 +49,10 @@ class Logs:
         return self.is_compacted(partition) or offset < self._deleted.get(partition, NOWHERE)
 
     def may_be_passed_over(self, partition: str, offset: int, producers: Producers) -> bool:
-        """Whether a reader may have found nothing at ``offset``, because it was deleted or compacted away.
+        """Whether a reader may have found no record at ``offset``, because it was deleted or compacted away.
 
-        A later record of its key removes a record, as does the end of an aborted transaction. Replicas are compacted
-        separately, so one replica may still hold a record that another one has removed.
+        A record is removed by a later record of its key, or by the end of an aborted transaction. Replicas are
+        compacted separately, so one replica may still have a record that another one has removed.
         """
         if offset < self._deleted.get(partition, NOWHERE):
             return True
@@ -76,9 +78,10 @@ class Logs:
     def stored(self, replica: Replica) -> None:
         """Add the content of one replica."""
         self._replicas.setdefault(replica.partition, {})[replica.broker] = replica.entries
+        self._starts[replica.partition] = max(replica.start, self._starts[replica.partition])
 
     def was_read(self, partition: str, offset: int, record: RecordId) -> None:
-        """Take the records read as the log of a partition without known replicas; the first reader is believed."""
+        """Use read records as the log of a partition without known replicas; the first reader counts."""
         self._logs[partition].setdefault(offset, record)
 
     def settle(self) -> None:
@@ -107,7 +110,7 @@ class Logs:
         return self._ends.get(partition, 0)
 
     def check(self, producers: Producers) -> None:
-        """Check the content of the logs against what was sent and acknowledged."""
+        """Compare the content of the logs with the sent and acknowledged records."""
         places: dict[RecordId, int] = {}
         for partition in self._logs:
             if not self.is_deleted(partition):
@@ -184,7 +187,7 @@ class Logs:
                 )
 
     def _check_keys(self, producers: Producers, places: dict[RecordId, int]) -> None:
-        """Hold the replicas of compacted partitions against the last acknowledged record of each key."""
+        """Compare the replicas of compacted partitions with the last acknowledged record of each key."""
         last: dict[str, dict[str, tuple[int, RecordId]]] = defaultdict(dict)
         doubtful: set[tuple[str, str]] = set()
         keyed: dict[RecordId, Sending] = {}
@@ -199,7 +202,7 @@ class Logs:
                 known = last[sending.partition].get(sending.key, (NOWHERE, record))
                 last[sending.partition][sending.key] = max(known, (offset, record))
             elif sending.tombstone and not sending.refused:
-                # It may have been written, and taken the key with it.
+                # A tombstone with an unknown outcome may have been written, and may have removed the key.
                 doubtful.add((sending.partition, sending.key))
         for partition, keys in last.items():
             for broker, entries in self._replicas.get(partition, {}).items():
@@ -238,8 +241,10 @@ class Logs:
             self._compare_compacted(partition, replicas)
             return
         if partition in self._deleted:
-            # Each replica deletes whole segments, and at its own time.
-            start = max((entries[0].offset for entries in replicas.values() if entries), default=0)
+            # From the greatest start on, because each replica deletes whole segments at its own time, and a follower
+            # truncates at most to the leader's log start offset: what it keeps below that may be of another epoch.
+            firsts = (entries[0].offset for entries in replicas.values() if entries)
+            start = max(self._starts[partition], *firsts, 0)
             replicas = {
                 broker: tuple(entry for entry in entries if entry.offset >= start)
                 for broker, entries in replicas.items()
@@ -257,7 +262,7 @@ class Logs:
             )
 
     def _compare_compacted(self, partition: str, replicas: dict[int, tuple[LogEntry, ...]]) -> None:
-        """Each replica is compacted separately: if two of them hold an entry at one offset, it is the same record."""
+        """Each replica is compacted separately: if two of them have an entry at an offset, it is the same record."""
         seen: dict[int, tuple[int, LogEntry]] = {}
         for broker, entries in replicas.items():
             for entry in entries:
@@ -277,5 +282,5 @@ def _describe(entry: LogEntry | None) -> str:
 
 
 def _is_visible(sending: Sending) -> bool:
-    """Whether readers of committed records must see it."""
+    """Whether readers of committed records must see a record."""
     return sending.transaction is None or sending.transaction.visible

@@ -1,4 +1,4 @@
-"""The offsets that groups committed, and those that brokers answered.
+"""The offsets that groups committed, and the offsets in the brokers' answers.
 
 Answers to: nothing in Kafka; the groups' part of the history checker. Pure.
 """
@@ -22,9 +22,9 @@ _NONE = -1
 class Offsets:
     """All committed offsets.
 
-    An answer may not be lower than the greatest offset that was acknowledged, or shown to any onlooker, before its
-    request began: so an offset whose commit has an unknown outcome is either shown for ever or never. Only an offset
-    whose request may arrive late, because its connection was lost, may replace a greater one once.
+    An answer must not be lower than the greatest offset that was acknowledged, or shown to any onlooker, before its
+    request began. Therefore an offset whose commit has an unknown outcome is either shown for ever or never. Only an
+    offset whose request may arrive late, because its connection was lost, may replace a greater one once.
     """
 
     def __init__(self, breaches: Breaches) -> None:
@@ -59,7 +59,7 @@ class Offsets:
         where = f"group {event.group} in {event.partition} at offset {event.offset}"
         least = self._least_of_look.get((event.onlooker, event.group), {}).get(event.partition, _NONE)
         if event.offset < least and (event.group, event.partition, event.offset) in self._late:
-            # From now on this offset is the group's position.
+            # This offset is the group's position now.
             self._late.discard((event.group, event.partition, event.offset))
             self._least[event.group][event.partition] = event.offset
         elif event.offset < least:

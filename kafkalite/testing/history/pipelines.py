@@ -1,4 +1,4 @@
-"""Pipelines that read, write and commit in one transaction: each record that was read has one result.
+"""Pipelines that read, write and commit in one transaction: each read record has one result.
 
 Answers to: nothing in Kafka; the part of the history checker for exactly-once processing. Pure.
 """

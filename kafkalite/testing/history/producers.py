@@ -1,4 +1,4 @@
-"""The records and transactions of producers, with the outcomes that they were told.
+"""The records and transactions of producers, with their known outcomes.
 
 Answers to: nothing in Kafka; the producers' part of the history checker. Pure.
 """
@@ -27,7 +27,7 @@ NOWHERE = -1
 
 
 class SendOutcome(Enum):
-    """What a producer knows of its transaction."""
+    """The outcome of a transaction as far as its producer knows it."""
 
     OPEN = auto()
     """The producer never requested a commit, so the transaction is not committed."""
@@ -45,20 +45,20 @@ class Transaction:
     outcome: SendOutcome = SendOutcome.OPEN
     records: list[RecordId] = field(default_factory=list)
     seen: bool = False
-    """Whether any reader of committed records saw any record of it."""
+    """Whether a reader of committed records has seen one of its records."""
 
     def __str__(self) -> str:
         return f"transaction {self.number} of {self.producer}"
 
     @property
     def visible(self) -> bool:
-        """Whether readers of committed records must see it: so it is once one saw it, if the outcome is unknown."""
+        """Whether readers of committed records must see it; with an unknown outcome only once a reader has seen it."""
         return self.outcome is SendOutcome.COMMITTED or (self.outcome is SendOutcome.UNKNOWN and self.seen)
 
 
 @dataclass(slots=True)
 class Sending:
-    """A record that was sent."""
+    """A sent record."""
 
     partition: str
     transaction: Transaction | None
@@ -87,9 +87,11 @@ class Producers:
         return self._kinds.get(producer, ProducerKind.PLAIN) is not ProducerKind.PLAIN
 
     def in_order(self, record: RecordId) -> bool:
-        """Whether the record must stand behind those that were sent before it.
+        """Whether the record must be after the records that were sent before it.
 
-        A record that a producer without sequence numbers gave up may arrive at any later time.
+        A record that was given up by a producer without sequence numbers may be written at any later time: its request
+        may wait in a broker, also after the producer closed the connection. A record without an
+        outcome must be in order.
         """
         if self.once(record.producer):
             return True

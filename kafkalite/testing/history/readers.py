@@ -1,4 +1,4 @@
-"""The records that readers were given, and those that they should have been given.
+"""The records that readers got, and the records that they must get.
 
 Answers to: nothing in Kafka; the readers' part of the history checker. Pure.
 """
@@ -17,7 +17,7 @@ _UNPLACED = -1
 
 @dataclass(slots=True)
 class _Span:
-    """The records that a reader was given since it was positioned."""
+    """The records that a reader got since it was positioned."""
 
     reader: str
     partition: str
@@ -69,13 +69,13 @@ class Readers:
             sending.transaction.seen = True
 
     def tell(self, logs: Logs) -> None:
-        """The record at each offset, as the readers saw it."""
+        """Pass the record at each offset that readers saw to ``logs``."""
         for span in self._spans:
             for offset, record in span.given.items():
                 logs.was_read(span.partition, offset, record)
 
     def check(self, logs: Logs) -> None:
-        """Check everything that was read against the logs."""
+        """Compare all read records with the logs."""
         for span in self._spans:
             if logs.is_deleted(span.partition):
                 continue

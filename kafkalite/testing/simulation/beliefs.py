@@ -1,14 +1,14 @@
 """The brokers' view of the cluster, checked while ZooKeeper changes during a history.
 
-Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
+Answers to: nothing in Kafka. Pure: it reads the brokers' state and changes nothing.
 
-The end of a history shows only a wrong view that lasts; here it shows at once. The rules:
+The end of a history shows only a wrong view that lasts, so the view is checked after each change. The rules:
 
-- within one life of a broker, its metadata of a partition do not go back to an older state of the same topic id;
-- a leader leads in one registration only: a broker that registered anew leads under a new leader epoch, because another
-  broker may have led, and been forgotten, while the former registration was gone;
-- a topic's znode goes after its logs: no replica still has the folder. (Not held against a machine that lost power,
-  because the folder may have come back with it.)
+- the metadata of a partition in one process of a broker never go back to an older state of the same topic id;
+- a broker leads in one registration only: after it registered again it leads under a new leader epoch, because another
+  broker may have led between the two registrations;
+- a topic's znode is deleted after its logs: no replica has the folder any more. (A machine that lost power may have it,
+  because the deletion of the folder may have been lost.)
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class _Life:
 
 
 class Beliefs:
-    """Checks ``machines`` (brokers by id) after each committed transaction, and reports breaches of the rules.
+    """Checks ``machines`` (brokers by id) after each committed transaction, and reports violations of the rules.
 
-    ``registration`` says how a broker is registered in a session, ``None`` where it is not. ``power_losses``: how
-    often each machine lost power.
+    ``registration`` returns a broker's registration in a session, ``None`` if there is none. ``power_losses``: number
+    of power losses of each machine.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Beliefs:
             try:
                 self._assignments[topic] = topics.decode_topic(topic, change.data)
             except MalformedZnodeError:
-                return  # told by the invariants of the znodes
+                return  # the invariants of the znodes report it
             return
         gone = self._assignments.pop(topic, None)
         for number, assignment in () if gone is None else gone.partitions.items():

@@ -1,4 +1,4 @@
-"""Whole brokers on simulated machines, and how they are started and killed. Deterministic.
+"""Whole brokers on simulated machines, with their starts, stops and kills. Deterministic.
 
 Answers to: :class:`kafkalite.embedded.cluster.LocalCluster`, on virtual time.
 """
@@ -36,7 +36,7 @@ from kafkalite.testing.simulation.world import Life, World
 log = logging.getLogger(__name__)
 
 PORT = 9092
-"""The port for clients of every broker, on its own host; its control plane listens one port higher."""
+"""The port of every broker on its own host, for clients and for other brokers."""
 _ZOOKEEPER_SERVERS = 3
 _ZOOKEEPER_TIMING = Timing(tick=1.0)
 """A shorter tick than the usual 2 s, because the shortest session that ZooKeeper grants is two ticks."""
@@ -65,7 +65,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "leader.imbalance.check.interval.seconds": "10",
 }
-"""Times and sizes at which much happens in little virtual time."""
+"""Small intervals and sizes, so that many events happen in little virtual time."""
 
 
 class BrokerStatus(Enum):
@@ -92,7 +92,7 @@ class ClientNode:
         return BrokerConnection(self.reactor, host, port, client_id, sockets=self.sockets)
 
     def spawn(self, work: Callable[[], Awaitable[object]], what: str) -> None:
-        """Run a coroutine in this process; a failure is logged, and so is a violation."""
+        """Run a coroutine in this process; its failure is logged, and thereby a violation."""
 
         def begin() -> None:
             deferred(work()).addErrback(
@@ -124,7 +124,7 @@ class SimBroker:
         self.texts = {
             **SETTINGS,
             "broker.id": str(number),
-            "listeners": f"PLAINTEXT://{self.host}:{PORT},CONTROLPLANE://{self.host}:{PORT + 1}",
+            "listeners": f"PLAINTEXT://{self.host}:{PORT}",
             "log.dirs": f"{self.host}/logs",
             **overrides,
         }
@@ -137,7 +137,7 @@ class SimBroker:
         return self.server.services if self.server is not None and self.status is BrokerStatus.SERVING else None
 
     def last_partition(self, tp: TopicPartition) -> Partition | None:
-        """The partition in the present process, or as the last process had it."""
+        """The partition in the current process, or its last state in the process before."""
         services = self.server.services if self.server is not None else None
         return None if services is None else services.replicas.replicas.partitions.get(tp)
 
@@ -147,7 +147,7 @@ class SimBroker:
         return self.life is not None and self.life.alive
 
     def start(self, overrides: Mapping[str, str] | None = None) -> None:
-        """Start the process; ``overrides`` hold from now on."""
+        """Start the process; it and later ones have ``overrides``."""
         cluster, world = self._cluster, self._cluster.world
         if self.is_alive:
             raise RuntimeError(f"{self.host} runs already")
@@ -182,31 +182,37 @@ class SimBroker:
             watchdog=watchdog,
             cleaners=SimCleaners(life, files),
             rng=world.rng(f"broker {self.id}"),
+            secrets=world.rng(f"secrets of broker {self.id}"),
             boot_id=f"boot {self._boot} of {self.host}",
         )
-        server = self.server = BrokerServer(config, edges)
-        server.on_fatal = self._fatal
-        life.keep.append(server)
+        self.server = None
         self.status = BrokerStatus.STARTING
-        life.run(lambda: deferred(server.start()).addCallbacks(lambda _: self._serves(life), self._start_failed))
+        life.run(lambda: deferred(self._start(config, edges, life)).addErrback(self._start_failed))
+
+    async def _start(self, config: BrokerConfig, edges: Edges, life: Life) -> None:
+        server = self.server = await BrokerServer.connect(config, edges, self._fatal)
+        life.keep.append(server)
+        await server.start()
+        self._serves(life)
 
     def stop(self) -> None:
         """Begin a controlled shutdown; a broker that does not serve yet is killed."""
         life, server = self.life, self.server
-        if life is None or server is None or not life.alive:
+        if life is None or not life.alive:
             return
-        if self.status is not BrokerStatus.SERVING:
-            if self.status is BrokerStatus.STARTING:
-                self.kill()
+        if self.status is BrokerStatus.STARTING:
+            self.kill()
+            return
+        if self.status is not BrokerStatus.SERVING or server is None:
             return
         self.status = BrokerStatus.STOPPING
         self._cluster.world.note("stops", self.host)
         life.run(lambda: deferred(server.stop()).addCallbacks(lambda _: self._exit(), self._stop_failed))
 
     def kill(self, guardian_dies_too: bool = False) -> None:
-        """``kill -9``: the files stay as they were written, the guardian ends the session.
+        """``kill -9``: all writes to files stay, and the guardian ends the session.
 
-        With ``guardian_dies_too`` (a container that is killed) the session ends by its timeout.
+        With ``guardian_dies_too`` (like a killed container) the session ends by its timeout.
         """
         life = self.life
         if life is None or not life.alive:
@@ -216,7 +222,7 @@ class SimBroker:
         self._end("killed")
 
     def lose_power(self) -> None:
-        """The machine loses power: no peer is told, and data that was not synced may be lost.
+        """The machine loses power: its peers get no reset, and data that were not synced may be lost.
 
         This also works if the process has ended before, because its writes may be only in the page cache.
         """
@@ -229,12 +235,12 @@ class SimBroker:
         self.disk.power_lost(self._cluster.world.rng(f"power {self.host}"))
 
     def pause(self) -> None:
-        """SIGSTOP. The session ends by its timeout."""
+        """Pause the process (SIGSTOP). The session ends by its timeout."""
         if self.life is not None and self.life.alive:
             self.life.pause()
 
     def hang(self) -> None:
-        """The reactor hangs while kazoo's thread goes on: the watchdog has to end the session."""
+        """Make the reactor hang while kazoo's thread runs, so that the watchdog must end the session."""
         if self.life is not None and self.life.alive and self._watchdog is not None:
             self.life.hang()
             self._watchdog.hung()
@@ -273,7 +279,7 @@ class SimBroker:
             self._exit(str(error))
 
     def _exit(self, why: str = "") -> None:
-        """The process ends by itself, at the end of its present event."""
+        """The process ends by itself, at the end of the current event."""
         self.fatal = why or self.fatal
         life = self.life
         if life is not None:
@@ -295,9 +301,9 @@ class SimBroker:
 class SimCluster:
     """Brokers 1 to ``brokers`` and the ZooKeeper that they share, on one network.
 
-    Use it as a context manager, inside of its world's: within, its folder is the process's working directory, so that
-    paths (in messages, too) are the same in every run; the files go with it. ``make_disk`` makes the disk of one
-    machine from its time of day in milliseconds.
+    Use it as a context manager inside its world's. Inside, its folder is the process's working directory, so that paths
+    (also in messages) are the same in every run; the folder is deleted at the end. ``make_disk`` makes the disk of a
+    machine; its argument returns the machine's time of day in milliseconds.
     """
 
     def __init__(
@@ -318,7 +324,7 @@ class SimCluster:
 
     @property
     def bootstrap(self) -> tuple[tuple[str, int], ...]:
-        """Where clients begin: host and port of every broker."""
+        """Host and port of every broker."""
         return tuple((broker.host, PORT) for broker in self.brokers.values())
 
     def start_all(self, limit: float = 30.0) -> None:
@@ -342,7 +348,7 @@ class SimCluster:
         self.brokers[broker].kill()
 
     def restart(self, broker: int) -> None:
-        """Kill the process, where it runs, and start another."""
+        """Kill the process, if it runs, and start another."""
         self.brokers[broker].kill()
         self.brokers[broker].start()
 
@@ -364,11 +370,11 @@ class SimCluster:
 
     @property
     def clients(self) -> dict[str, Life]:
-        """The processes of clients that run, by name."""
+        """The running processes of clients, by name."""
         return {name: node.life for name, node in self._clients.items() if node.life.alive}
 
     def client_node(self, name: str) -> ClientNode:
-        """The process of a client on a machine of its own."""
+        """Start the process of a client on a new machine."""
         found = self._clients.get(name)
         if found is None or not found.life.alive:
             life = self.world.node(name).start()

@@ -2,8 +2,8 @@
 
 Answers to: nothing in Kafka. Deterministic.
 
-Replicas are compacted separately, and a later record of a key hides the loss of an earlier one. So the end of a
-history shows few errors of a round; here they show at once.
+Each compacted segment is checked at once, because the end of a history shows few errors of a compaction: replicas are
+compacted separately, and a later record of a key hides the loss of an earlier one.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from kafkalite.log.cleaner import log_cleaner
-from kafkalite.log.cleaner.job import CleanerConfig, CleanJob
-from kafkalite.log.cleaner.plan import LogToClean, make_job
-from kafkalite.log.log import Log, LogOwner
+from kafkalite.log.cleaner.job import CleanerLimits, CleanJob
+from kafkalite.log.cleaner.log_cleaner_manager import LogToClean, make_job
+from kafkalite.log.log import Log, LogOwner, LogServices
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_segment import LogSegment
 from kafkalite.log.partition_folder import CLEANED_SUFFIX, LOG_SUFFIX, file_name
-from kafkalite.log.services import LogServices
 from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, iter_headers
 from kafkalite.record.records import iter_records
 
 
 class CompactedRecord(NamedTuple):
-    """One record as a segment holds it; ``horizon_ms``: until when its batch keeps tombstones, ``None``: not known."""
+    """One record in a segment; ``horizon_ms``: the delete horizon of its batch, ``None`` if the batch has none."""
 
     offset: int
     key: bytes | None
@@ -40,21 +39,21 @@ class CompactedRecord(NamedTuple):
 
 
 class Content(NamedTuple):
-    """The content of segments, in order; markers only among the ``batches``."""
+    """The content of segments, in order; markers are only in ``batches``."""
 
     batches: tuple[BatchHeader, ...]
     records: tuple[CompactedRecord, ...]
 
 
 class _Made(NamedTuple):
-    """The file that a round has written, before it replaces the old ones."""
+    """A compacted segment before it replaces the old ones."""
 
     path: str
     size: int
 
 
 class Bounds(NamedTuple):
-    """A log when a round on it began: its last stable offset, the last batch of each producer, and the time."""
+    """A log at the start of its compaction: its last stable offset, the last batch of each producer, and the time."""
 
     stable: int
     last_offsets: dict[int, int]
@@ -62,7 +61,7 @@ class Bounds(NamedTuple):
 
 
 class Compactions:
-    """All rounds of a history. ``tell`` is called with each error."""
+    """All compactions of a history. ``tell`` is called with each error."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
@@ -73,15 +72,15 @@ class Compactions:
         """Folder → the log of the last process that compacted or loaded it."""
 
     def begun(self, log: Log, now_ms: int) -> None:
-        """A round on ``log`` begins."""
+        """A compaction of ``log`` begins."""
         self._logs[log.dir] = log
         last = {entry.producer_id: entry.last_offset for entry in log.producer_state.entries.values()}
         self._bounds[log.dir] = Bounds(log.last_stable_offset, last, now_ms)
 
     def swap(self, log: Log, size: int, replaces: Sequence[int], replace: Callable[[], None]) -> None:
-        """``replace`` puts a compacted segment of ``size`` bytes in place of ``replaces``, or dies before its end.
+        """Check a swap: ``replace`` replaces the segments ``replaces`` by a compacted one of ``size`` bytes, or dies.
 
-        The next start then finds the new segment, or the old ones, which contain all records of the new one.
+        After a death the next start finds the new segment, or the old ones, which contain all records of the new one.
         """
         base, last = replaces[0], replaces[-1]
         old = _content(segment for segment in log.segments if segment.base_offset in replaces)
@@ -100,9 +99,9 @@ class Compactions:
                 self._tell(f"{log.dir}: compaction of the offsets {base} to {end - 1}: {fault}")
 
     def loaded(self, log: Log) -> None:
-        """A start has loaded ``log``: all records that rounds kept are in it, up to the log's end.
+        """A start has loaded ``log``: up to its end it must have all records that compactions kept.
 
-        A start that does not find the first segments must not take the next one for the beginning of the log.
+        A start that misses the first segments must not use the next one as the beginning of the log.
         """
         before = self._logs.get(log.dir)
         if before is None:
@@ -123,7 +122,7 @@ class Compactions:
         self.cut(log, log.log_end_offset)
 
     def cut(self, log: Log, offset: int) -> None:
-        """``log`` loses all entries from ``offset`` on: the leader then sends its own entries again."""
+        """``log`` was truncated to ``offset``, so the entries from there on are the leader's."""
         kept = self._kept.get(log.dir, {})
         self._kept[log.dir] = {base: offsets for base, offsets in kept.items() if max(offsets, default=-1) < offset}
 
@@ -148,8 +147,8 @@ def round_faults(
         if was is None or (was.key, was.value) != (record.key, record.value):
             yield f"another record stands at offset {offset} now"
             return
-    # If a former round dropped the batch because the producer had a later epoch, and the batches of that epoch were
-    # truncated since, only the snapshot knows the producer.
+    # A producer may be in the snapshot only: if an earlier compaction removed its batch because it had a later epoch,
+    # and the batches of that epoch were truncated since.
     gone = _ends(old) - _ends(new)
     for producer, last in bounds.last_offsets.items():
         if (producer, last) in gone:
@@ -175,14 +174,14 @@ def _ends(content: Content) -> set[tuple[int, int]]:
 
 
 def _latest(records: Iterable[CompactedRecord], aborted: Sequence[AbortedTxn], stable: int) -> dict[bytes | None, int]:
-    """The last offset of each key that is below ``stable`` and of no aborted transaction."""
+    """The last offset of each key below ``stable``, without records of aborted transactions."""
     return {
         record.key: record.offset for record in records if record.offset < stable and not _is_aborted(record, aborted)
     }
 
 
 def _may_go(record: CompactedRecord, aborted: Sequence[AbortedTxn], now_ms: int) -> bool:
-    """Whether a record may be removed though no later one has its key."""
+    """Whether a record may be removed without a later record of its key."""
     is_over = record.value is None and record.horizon_ms is not None and record.horizon_ms <= now_ms
     return is_over or _is_aborted(record, aborted)
 
@@ -223,7 +222,7 @@ def checked_compactions(tell: Callable[[str], object]) -> Iterator[None]:
     replace, load = Log.replace_segments, LogDir.load
     truncation, removed = log_cleaner.LogCleaner.before_truncation, log_cleaner.LogCleaner.removed
 
-    def checked_job(chosen: LogToClean, number: int, now_ms: int, config: CleanerConfig) -> CleanJob:
+    def checked_job(chosen: LogToClean, number: int, now_ms: int, config: CleanerLimits) -> CleanJob:
         compactions.begun(chosen.log, now_ms)
         return make_job(chosen, number, now_ms, config)
 

@@ -1,6 +1,6 @@
 """The rules for a healed cluster: brokers, logs and ZooKeeper must agree.
 
-Answers to: nothing in Kafka; the final checks of Jepsen's tests. Pure: it looks at the brokers and changes nothing.
+Answers to: nothing in Kafka; the final checks of Jepsen's tests. Pure: it reads the brokers and changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GENERATION = re.compile(r"^(/consumers/[^/]+)/generation$")
 def differences(
     states: Mapping[TopicPartition, LeaderAndIsr], controller: int | None, servers: Mapping[int, BrokerServices]
 ) -> list[str]:
-    """The differences that are left, a line each; none once the cluster has converged.
+    """The remaining differences, a line each; empty once the cluster has converged.
 
     ``states`` and ``controller`` are those in ZooKeeper; ``servers`` are all brokers by id, all of them running.
     """
@@ -83,7 +83,7 @@ def _partition(tp: TopicPartition, state: LeaderAndIsr, servers: Mapping[int, Br
         yield from _role(tp, broker_id, partition, state)
         ends[broker_id] = partition.log.log_end_offset, partition.log.high_watermark
     for broker_id, server in servers.items():
-        # A controller's request to delete a replica is lost if it dies, as in Kafka: a stopped log may stay.
+        # A stopped replica may keep its log, because as in Kafka a request to delete it is lost if the controller dies.
         stray = server.replicas.replicas.partitions.get(tp) if broker_id not in state.replicas else None
         if stray is not None and stray.role is not Role.NONE:
             yield f"broker {broker_id} is {stray.role.value} of {tp}, of which it is no replica"
@@ -100,7 +100,7 @@ def _role(tp: TopicPartition, broker_id: int, partition: Partition, state: Leade
 
 
 def leftovers(nodes: Mapping[str, Znode]) -> list[str]:
-    """Members of groups with a coordinator that are left although no client lives; ``nodes``: ZooKeeper's tree."""
+    """Members of coordinated groups that are left after all clients have ended; ``nodes``: ZooKeeper's tree."""
     found = []
     for path, node in nodes.items():
         match = _GENERATION.match(path)

@@ -1,6 +1,6 @@
-"""How often each scenario met each guarantee in the histories of some seeds, as a table. Pure.
+"""A table of the number of histories with each scenario beside clients of each guarantee. Pure.
 
-Answers to: nothing in Kafka. Plans follow from seeds alone, so nothing has to be run for it.
+Answers to: nothing in Kafka. No history is run for it, because a plan depends only on its seed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GUARANTEES: Final[dict[str, frozenset[str]]] = {
     "groups": frozenset({"member", "sticky-member"}),
     "exactly once": frozenset({"transformer"}),
     "compaction": frozenset({"keyed", "keyed-transactional"}),
-    "administration": frozenset({"administrator", "to-spare-topics"}),
+    "administration": frozenset({"administrator", "spare-administrator", "to-spare-topics"}),
 }
 """Guarantees that a history can prove → the kinds of clients that prove them."""
 

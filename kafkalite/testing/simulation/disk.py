@@ -23,16 +23,16 @@ from kafkalite.log.file_system import FileSystem
 _BLOCKS = (512, 4096)
 """Sizes of the units that a disk writes atomically."""
 _TORN = 0.4
-"""How often the first write that is lost leaves some of its blocks."""
+"""Probability that the first lost write leaves some of its blocks."""
 _TORN_INSIDE = 0.5
-"""How often such a write has its whole length, with zeros in place of the blocks that are lost."""
+"""Probability that such a write has its whole length, with zeros in place of the lost blocks."""
 _ZEROS = 0.2
-"""How often a file is as long as later writes made it, with zeros in place of what they wrote."""
+"""Probability that a file has the length of its later writes, with zeros in place of their bytes."""
 _EXTREME = 0.3
-"""How often nothing of a list is kept, and how often all of it."""
+"""Probability that no change of a list is kept, and probability that all are kept."""
 
 SPACE = 1 << 30
-"""Bytes of every simulated disk, as it says itself."""
+"""Size of every simulated disk in bytes."""
 
 
 class _Write(NamedTuple):
@@ -45,7 +45,7 @@ class _Write(NamedTuple):
 
 
 class _File:
-    """One file. ``content`` is set where it has no name any more, or while the disk is being put together again."""
+    """One file. ``content`` is set if it has no name any more, or while the disk recovers from a power loss."""
 
     __slots__ = ("content", "doomed", "modified_ms", "unsynced")
 
@@ -54,7 +54,7 @@ class _File:
         self.unsynced: list[_Write] = []
         self.content: bytes | None = None
         self.doomed = False
-        """An fsync has failed: data that were not on the disk by then will never be on it."""
+        """Whether an fsync has failed, after which unwritten data never reach the disk."""
 
 
 class _Folder:
@@ -77,11 +77,11 @@ class SimDisk:
         self.time_ms = time_ms
         self.locked: dict[str, None] = {}
         self.on_rename: Callable[[str], object] = lambda _: None
-        """Called with the former path of each file or folder that has got another name."""
+        """Called with the old path of each renamed file or folder."""
         self.room: int | None = None
-        """Bytes that still fit; ``None``: any number."""
+        """Free space in bytes; ``None``: unlimited."""
         self.slowness = 0.0
-        """Virtual seconds that work in other threads may take longer."""
+        """Virtual seconds by which disk operations on other threads may be delayed."""
         self._folders: dict[str, _Folder] = {}
         self._roots: dict[str, _Folder] = {}
         self._broken: dict[str, int] = {}
@@ -119,11 +119,11 @@ class SimDisk:
     # -- faults
 
     def fill(self, limit_bytes: int) -> None:
-        """Only ``limit_bytes`` more fit; what is removed makes room."""
+        """Limit the free space to ``limit_bytes``; removed files add to it."""
         self.room = limit_bytes
 
     def free(self) -> None:
-        """There is room again."""
+        """Undo :meth:`fill`."""
         self.room = None
 
     def break_io(self, kind: str, after: int = 0) -> None:
@@ -152,25 +152,25 @@ class SimDisk:
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
                 self._broken[kind] = left - 1
 
-    # -- what lost power may change
+    # -- effects of a power loss
 
     def unsynced_from(self, path: str) -> int | None:
-        """The lowest position at which the file at ``path`` was written or cut since its last fsync; ``None``: nowhere.
+        """The lowest position at which the file at ``path`` was written or truncated since its last fsync, or ``None``.
 
-        Also ``None`` where an fsync has failed: no process can know what of that file is on the disk.
+        Also ``None`` after a failed fsync, because no process can know which data of that file are on the disk.
         """
         file = self.file(path)
         return None if file.doomed else min((write.position for write in file.unsynced), default=None)
 
     def may_be_there(self, path: str) -> bool:
-        """Whether there is a file of that name, or lost power may bring one back."""
+        """Whether the file exists, or may exist again after a power loss."""
         parent, name = os.path.split(path)
         folder = self.folder(parent)
         undone = (node is not None and name == old for change in folder.unsynced for old, node in change)
         return name in folder.entries or any(undone)
 
     def name_may_go(self, path: str) -> bool:
-        """Whether the file was made since the last sync of its folder, so that lost power may take its name."""
+        """Whether the file was made since the last sync of its folder, so that a power loss may remove its name."""
         parent, name = os.path.split(path)
         return ((name, None),) in self.folder(parent).unsynced
 
@@ -203,7 +203,7 @@ class SimDisk:
         return any(name.endswith(suffixes) for name in self.folder(path).entries)
 
     def created(self, path: str, node: _File | _Folder) -> None:
-        """There is a new name."""
+        """A file or folder was created at ``path``."""
         parent, name = os.path.split(path)
         folder = self.folder(parent)
         folder.entries[name] = node
@@ -212,7 +212,7 @@ class SimDisk:
             self._folders[path] = node
 
     def removed(self, path: str) -> None:
-        """A name is gone; what it stood for was :meth:`kept` before, if it was a file."""
+        """The name ``path`` was removed; if it was a file, :meth:`kept` was called before."""
         parent, name = os.path.split(path)
         folder = self.folder(parent)
         node = folder.entries.pop(name)
@@ -221,7 +221,7 @@ class SimDisk:
             del self._folders[path]
 
     def renamed(self, source: str, target: str) -> None:
-        """A name has changed; what the new one stood for was :meth:`kept` before."""
+        """``source`` was renamed to ``target``; if ``target`` existed, :meth:`kept` was called for it before."""
         parent, old = os.path.split(source)
         target_parent, new = os.path.split(target)
         if target_parent != parent:
@@ -236,10 +236,10 @@ class SimDisk:
                 self._folders[target + path[len(source) :]] = self._folders.pop(path)
 
     def kept(self, path: str) -> None:
-        """The file at ``path`` is about to lose its name: keep what is in it, should the name come back."""
+        """Keep the content of the file at ``path`` before it loses its name, because the name may come back."""
         self.file(path).content = _read(path)
 
-    # -- lost power
+    # -- power loss
 
     def _load(self, path: str, folder: _Folder) -> None:
         for name, node in folder.entries.items():
@@ -300,13 +300,13 @@ def _read(path: str) -> bytes:
 
 
 def _cut(rng: random.Random, count: int) -> int:
-    """How many of ``count`` changes are on the disk."""
+    """Random number of ``count`` changes that are on the disk."""
     if not count:
         return 0
-    chance = rng.random()
-    if chance < _EXTREME:
+    drawn = rng.random()
+    if drawn < _EXTREME:
         return 0
-    return count if chance < 2 * _EXTREME else rng.randint(0, count)
+    return count if drawn < 2 * _EXTREME else rng.randint(0, count)
 
 
 def _settle_file(file: _File, rng: random.Random) -> None:
@@ -341,7 +341,7 @@ def _undo(content: bytearray, write: _Write) -> None:
 
 
 class DiskMount(FileSystem):
-    """The disk, as one process sees it. Once the process is dead, nothing that its code still calls has an effect."""
+    """The disk for one process. Calls after the death of the process have no effect."""
 
     def __init__(self, disk: SimDisk) -> None:
         self._disk = disk
@@ -349,7 +349,7 @@ class DiskMount(FileSystem):
         self._dead = False
 
     def die(self) -> None:
-        """The process is gone, and its descriptors with it."""
+        """End the process; its descriptors are closed."""
         self._dead = True
         for fd in self._files:
             os.close(fd)
@@ -372,7 +372,7 @@ class DiskMount(FileSystem):
 
     def close(self, fd: int) -> None:
         """See :class:`FileSystem`."""
-        # A dead process's descriptors are closed, and their numbers may be other files' by now.
+        # Only known descriptors, because those of a dead process are closed and other files may have their numbers.
         if self._files.pop(fd, None) is not None:
             os.close(fd)
 
@@ -415,7 +415,7 @@ class DiskMount(FileSystem):
         try:
             self._disk.check_io("fsync")
         except OSError:
-            # As in Linux: the pages count as clean, and a later fsync that succeeds writes none of them.
+            # As in Linux the pages count as clean, so a later successful fsync does not write them.
             file.doomed = True
             raise
         if not file.doomed:
@@ -445,14 +445,14 @@ class DiskMount(FileSystem):
         """Does nothing."""
 
     def space(self, path: str) -> tuple[int, int]:  # noqa: ARG002
-        """The same value on every machine, apart from :meth:`SimDisk.fill`."""
+        """The same value on every machine, except for :meth:`SimDisk.fill`."""
         room = self._disk.room
         return SPACE, SPACE if room is None else max(0, room)
 
     # -- names
 
     def list_dir(self, path: str) -> list[str]:
-        """See :class:`FileSystem`; the names come in order."""
+        """See :class:`FileSystem`; the names are sorted."""
         self._disk.check_io("read")
         return sorted(super().list_dir(path))
 
@@ -474,7 +474,7 @@ class DiskMount(FileSystem):
         self._disk.created(path, _Folder())
 
     def make_dirs(self, path: str) -> None:
-        """See :class:`FileSystem`; a folder created so counts as synced."""
+        """See :class:`FileSystem`; the created folders count as synced."""
         if not self._dead:
             super().make_dirs(path)
             self._disk.folder(path)

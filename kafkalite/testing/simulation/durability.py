@@ -1,9 +1,9 @@
-"""Compares a log's claims about its disk with what the disk has synced.
+"""Compares the recovery points of logs with the synced data of their disks.
 
-Answers to: nothing in Kafka. Deterministic: it looks at logs and disks and changes nothing.
+Answers to: nothing in Kafka. Deterministic: it reads logs and disks and changes nothing.
 
-A recovery point promises that a start need not read the log below it. The promise is broken long before a power
-failure shows it, so it is checked whenever the recovery point or the log's end changes.
+A recovery point promises that a start need not read the log below it. It is checked whenever the recovery point or the
+log's end changes, because otherwise a later power failure would have to show the violation.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from kafkalite.log.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, CheckpointError, decode_offsets
-from kafkalite.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import LogDir
+from kafkalite.log.log_dir_files import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK,
+    RECOVERY_POINT,
+    CheckpointError,
+    decode_offsets,
+)
 from kafkalite.log.log_segment import LogSegment
 from kafkalite.log.partition_folder import DELETE_DIR_SUFFIX
 from kafkalite.record.batch import iter_headers
@@ -22,26 +27,26 @@ from kafkalite.testing.simulation.disk import SimDisk
 
 
 class Durability:
-    """Rules for the logs on ``disks``, which are given by log directory; ``tell`` is called with each breach."""
+    """Checks the logs on ``disks`` (by log directory); ``tell`` is called with each violation."""
 
     def __init__(self, disks: Mapping[str, SimDisk], tell: Callable[[str], object]) -> None:
         self._disks = disks
         self._tell = tell
 
     def began(self, directory: LogDir) -> None:
-        """A process has loaded the logs of ``directory`` and is going to write there."""
+        """A process has loaded the logs of ``directory`` and will write to it."""
         disk = self._disks.get(directory.path)
         if disk is not None and disk.may_be_there(f"{directory.path}/{CLEAN_SHUTDOWN_FILE}"):
             self._tell(f"{directory.path}: a process works here, and the mark of a clean shutdown may be on the disk")
 
     def loaded(self, log: Log) -> None:
-        """``log`` was loaded: it takes no record for committed that was not known to be when the process ended."""
+        """``log`` was loaded: its high watermark must not exceed the last known one of the process before."""
         known = max(_checkpointed(log, HIGH_WATERMARK), log.log_start_offset)
         if log.log_dir in self._disks and log.high_watermark > known:
             self._tell(f"{log.dir}: starts with the high watermark {log.high_watermark}, the checkpoint says {known}")
 
     def recovery_point_set(self, log: Log) -> None:
-        """The recovery point of ``log`` may have risen: everything below it is on the disk."""
+        """The recovery point of ``log`` may have risen: all data below it must be on the disk."""
         disk = self._disks.get(log.log_dir)
         if disk is None or log.dir.endswith(DELETE_DIR_SUFFIX):
             return
@@ -55,21 +60,30 @@ class Durability:
                 self._tell(f"{log.dir}: the recovery point is {point}, but only what is below {synced} was synced")
             elif disk.name_may_go(segment.path):
                 self._tell(f"{log.dir}: the recovery point is {point}, but the name of {segment.path} was not synced")
+            following = log.segments.following(segment)
+            if following is not None and following.base_offset < point:
+                self._check_indexes(log, segment, disk)
+
+    def _check_indexes(self, log: Log, segment: LogSegment, disk: SimDisk) -> None:
+        """Of a closed segment below the recovery point a start believes the indexes; it rebuilds empty ones."""
+        for index in (segment.index, segment.time_index):
+            if index.needs_sync and disk.unsynced_from(index.path) is not None:
+                self._tell(f"{log.dir}: the recovery point is {log.recovery_point}, but {index.path} was not synced")
 
     def truncated(self, log: Log) -> None:
-        """``log`` was cut: what is appended from now on is not taken for synced by the next start."""
+        """``log`` was truncated: the next start must not take later appends for synced."""
         point = checkpointed_recovery_point(log)
         if log.log_dir in self._disks and point > log.recovery_point:
             self._tell(f"{log.dir}: was cut to {log.log_end_offset}, and its recovery point on the disk is {point}")
 
 
 def checkpointed_recovery_point(log: Log) -> int:
-    """The recovery point of ``log`` with which a start would begin; 0 where the disk has none."""
+    """The recovery point of ``log`` that a start would read; 0 if the disk has none."""
     return _checkpointed(log, RECOVERY_POINT)
 
 
 def _checkpointed(log: Log, name: str) -> int:
-    """What the checkpoint file ``name`` has for ``log``; 0 where it has nothing."""
+    """The offset of ``log`` in the checkpoint file ``name``; 0 if the file has none."""
     try:
         with open(f"{log.log_dir}/{name}", "rb") as file:
             return decode_offsets(file.read()).get(log.topic_partition, 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kafkalite.common.errors import ApiError
 from kafkalite.common.tasks import Future
@@ -21,19 +21,19 @@ from kafkalite.testing.simulation.world import Life, ScheduledCall
 T = TypeVar("T")
 
 _WORK = (0.0002, 0.01)
-"""Seconds until a thread has done its work."""
+"""Seconds until a thread has completed its work."""
 _BACK = (0.00001, 0.0005)
-"""Seconds from there until the reactor is told."""
+"""Seconds from the completion until the reactor gets the outcome."""
 _ROUND = (0.005, 0.1)
-"""Seconds until a compactor begins with a round, and from one report to the next."""
+"""Seconds until a compactor starts a job, and between two of its reports."""
 GUARDED = (0.005, 0.02)
 """Seconds from a process's death until its guardian has closed the session."""
 
 
 class SimExecutor:
-    """A :class:`kafkalite.broker.edges.WorkPool`: work is done at one moment, and its outcome known at a later one.
+    """A :class:`kafkalite.broker.edges.WorkPool` that does the work at one moment and reports its outcome later.
 
-    ``slowness``: virtual seconds by which the outcome may come later, because the disk is slow.
+    ``slowness``: virtual seconds by which a slow disk may delay the outcome.
     """
 
     def __init__(self, life: Life, slowness: Callable[[], float] = lambda: 0.0) -> None:
@@ -41,13 +41,13 @@ class SimExecutor:
         self._slowness = slowness
         self._rng = life.world.rng(f"threads {life.name}")
 
-    def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """Do ``call(*args)`` soon, unless the process dies before."""
+    def run(self, call: Callable[..., T], *args: object) -> Awaitable[T]:
+        """Call ``call(*args)`` soon, unless the process dies before."""
         future: Future[T] = Future()
         self._life.threads.call_later(self._rng.uniform(*_WORK), self._work, future, call, args)
         return future
 
-    def _work(self, future: Future[T], call: Callable[..., T], args: tuple[Any, ...]) -> None:
+    def _work(self, future: Future[T], call: Callable[..., T], args: tuple[object, ...]) -> None:
         slowness = self._slowness()
         back = self._rng.uniform(*_BACK) + (self._rng.uniform(0, slowness) if slowness else 0)
         try:
@@ -58,14 +58,14 @@ class SimExecutor:
             self._life.call_later(back, future.callback, result)
 
     def resize(self, size: int) -> None:
-        """Any number of threads."""
+        """Does nothing, because the number of threads is unlimited."""
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing, because there are no threads."""
 
 
 class SimGuardian:
-    """Ends the session soon after the process was killed; a machine that lost power takes the guardian with it."""
+    """Ends the session soon after the process was killed, but not after a power loss, which ends the guardian, too."""
 
     def __init__(self, life: Life, expire: Callable[[int], object]) -> None:
         self._life = life
@@ -79,8 +79,13 @@ class SimGuardian:
         self._session = session
 
     def release(self) -> None:
-        """Guard nothing."""
+        """Stop guarding."""
         self._session = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a session is guarded."""
+        return bool(self._session)
 
     def _process_died(self) -> None:
         if self._session:
@@ -88,9 +93,9 @@ class SimGuardian:
 
 
 class SimWatchdog:
-    """Ends the session once the reactor has hung for longer than the session timeout: :meth:`hung` says that it does.
+    """Ends the session once the reactor has hung (since :meth:`hung`) for longer than the session timeout.
 
-    A process that was stopped as a whole (:meth:`Life.pause`) stops its watchdog, too.
+    A pause of the whole process (:meth:`Life.pause`) stops its watchdog, too.
     """
 
     def __init__(self, life: Life, expire: Callable[[int], object]) -> None:
@@ -98,6 +103,7 @@ class SimWatchdog:
         self._expire = expire
         self._session = 0
         self._timeout = 0.0
+        self.hangs = 0
         self._timer: ScheduledCall | None = None
 
     def watch(self, session: int, password: bytes, timeout_ms: int) -> None:  # noqa: ARG002
@@ -106,28 +112,32 @@ class SimWatchdog:
         self._timeout = timeout_ms / 1000
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._session = 0
         self.back()
 
     def hung(self) -> None:
-        """The reactor hangs from now on."""
+        """The reactor begins to hang."""
         if self._session and self._timer is None:
-            self._timer = self._life.threads.call_later(self._timeout, self._expire, self._session)
+            self._timer = self._life.threads.call_later(self._timeout, self._give_up, self._session)
+
+    def _give_up(self, session: int) -> None:
+        self.hangs += 1
+        self._expire(session)
 
     def back(self) -> None:
-        """The reactor goes on."""
+        """The reactor runs again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
 class _Killed(BaseException):
-    """The compactor ends in the middle of a round."""
+    """The compactor ends in the middle of a job."""
 
 
 class SimCleaners:
-    """A :class:`kafkalite.log.cleaner.port.CleanerPool` on the machine's own files."""
+    """A :class:`kafkalite.log.cleaner.job.CleanerPool` on the machine's own files."""
 
     def __init__(self, life: Life, fs: FileSystem) -> None:
         self._life = life
@@ -139,9 +149,9 @@ class SimCleaners:
 
 
 class SimCleaner:
-    """One compactor. A round writes all its segments at one moment, and its reports come one after the other.
+    """One compactor. A job writes all its segments at one moment, and its reports come one after the other.
 
-    Where the process dies before its reports are out, the round was still being written: a part of it is on the disk.
+    If the process dies before the last report, only a part of the job's files is on the disk.
     """
 
     def __init__(self, life: Life, fs: FileSystem, report: Callable[[Report], None]) -> None:
@@ -156,7 +166,7 @@ class SimCleaner:
         life.at_end.append(self._process_died)
 
     def send(self, order: Order) -> None:
-        """Begin a round, or give up the one that runs."""
+        """Start a job, or abort the running one."""
         if isinstance(order, CleanJob):
             self._jobs.append(order)
             self._folder = order.folder
@@ -166,7 +176,7 @@ class SimCleaner:
         self._plan(0.0, self._abort, order)
 
     def close(self) -> None:
-        """End it."""
+        """End the compactor."""
         self._forget()
         self._report = lambda _: None
 
@@ -176,7 +186,7 @@ class SimCleaner:
             timer.cancel()
         self._timers.clear()
 
-    def _plan(self, after: float, call: Callable[..., object], *args: Any) -> float:
+    def _plan(self, after: float, call: Callable[..., object], *args: object) -> float:
         after += self._rng.uniform(*_ROUND)
         self._timers.append(self._life.call_later(after, call, *args))
         return after

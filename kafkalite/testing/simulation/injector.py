@@ -1,4 +1,4 @@
-"""All faults of a history go through this module: counted, recorded in the story, and healed at the end.
+"""All faults of a history: this module counts them, records them in the story, and heals them at the end.
 
 Answers to: nothing in Kafka; the nemesis of Jepsen's tests. Deterministic.
 """
@@ -18,8 +18,7 @@ from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import NO_LEADER, TopicPartition
-from kafkalite.log.flushing import FlushWork
-from kafkalite.log.log import Log
+from kafkalite.log.log import FlushWork, Log
 from kafkalite.log.partition_folder import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkalite.record.batch import HEADER_SIZE, CorruptRecordError, check_crc, iter_headers, read_any_header
 from kafkalite.testing.ensemble import EnsembleClient
@@ -33,20 +32,21 @@ from kafkalite.testing.simulation.world import Life
 from kafkalite.zk.znodes.claims import CONTROLLER
 
 _LOOK = 0.05
-"""Virtual seconds between two looks at a condition."""
+"""Virtual seconds between two checks of a condition."""
 _LOOK_AT_DISK = 0.002
-"""The same for conditions that pass quickly."""
+"""Virtual seconds between two checks of a condition that holds for a short time only."""
 _SHUTDOWN = 8.0
 """Virtual seconds that a controlled shutdown may take before the process is killed."""
 
 
 class LossBudget:
-    """The machines that may lose records by a power failure or a failing disk: none while another one lacks records.
+    """Decides which machines may lose records by a power failure or a failing disk: one at a time.
 
-    acks=all promises a record as long as one member of the ISR keeps it. So a machine may lose records if each
-    of its partitions has another member that lives and whose machine lost nothing since it was last known to be in
-    sync, and if no other machine still lacks records. The content of a disk that failed to sync is unknown, so
-    the broker starts uncleanly after it. Processes may be killed at any time, because their machines keep their writes.
+    acks=all promises a record as long as one member of the ISR keeps it. Therefore a machine may lose records only if
+    no other machine lacks records, and if each of its partitions has another member in the ISR that lives and whose
+    machine has lost nothing since it was last known to be in sync. The content of a disk is unknown after a failed
+    sync, so the broker starts uncleanly after it. Processes may be killed at any time, because their machines keep
+    their writes.
     """
 
     def __init__(self, cluster: SimCluster, topology: Topology) -> None:
@@ -58,13 +58,13 @@ class LossBudget:
         self._losers: set[int] = set()
 
     def allows_loss(self, broker: int) -> bool:
-        """Whether the machine of ``broker`` may lose power now, or its disk begin to fail."""
+        """Whether the machine of ``broker`` may lose power now, or its disk may begin to fail."""
         return self.is_whole() and all(
             self._is_kept_without(broker, state) for state in self._topology.states().values() if broker in state.isr
         )
 
     def spend(self, broker: int) -> None:
-        """``broker`` loses power, or its disk has failed: remember how far its partitions were acknowledged."""
+        """``broker`` loses power, or its disk has failed: remember the high watermarks of its partitions."""
         self._broker = broker
         self._losers.add(broker)
         self._needed = {
@@ -74,7 +74,7 @@ class LossBudget:
         }
 
     def begin_disk_failure(self, broker: int) -> None:
-        """The disk of ``broker`` fails until :meth:`end_disk_failure`, and may lose what it is given until then."""
+        """The disk of ``broker`` fails until :meth:`end_disk_failure`, and may lose the writes until then."""
         self._failing_disk = broker
 
     def end_disk_failure(self, broker: int) -> None:
@@ -84,7 +84,8 @@ class LossBudget:
             self.spend(broker)
 
     def is_whole(self) -> bool:
-        """Whether no disk fails, and the machine that lost records last holds again all that was acknowledged then."""
+        """Whether no disk fails, and the last machine that lost records has all records again that were acknowledged
+        at its loss."""
         if self._failing_disk is not None:
             return False
         if not self._needed:
@@ -116,7 +117,7 @@ class LossBudget:
         return False
 
     def _staying(self, state: LeaderAndIsr) -> list[int]:
-        """The members of the ISR that its leader is not about to remove: such a write may be under way."""
+        """The members of the ISR without those that an outstanding write of the leader removes."""
         machine = self._cluster.brokers.get(state.leader)
         leader = None if machine is None else machine.last_partition(state.topic_partition)
         if leader is None or not leader.isr.is_pending:
@@ -124,7 +125,8 @@ class LossBudget:
         return [member for member in state.isr if member in leader.isr.proposed]
 
     def _unclean_start_epoch(self, broker: int) -> int | None:
-        """What the present process of ``broker`` is registered with, ``None`` where there is none."""
+        """The unclean start epoch in the registration of the current process of ``broker``; ``None`` if the process is
+        not registered."""
         machine = self._cluster.brokers[broker]
         if not machine.is_alive or machine.zk is None:
             return None
@@ -138,7 +140,7 @@ class LossBudget:
 
 @dataclass(frozen=True)
 class _FlippedBit:
-    """One bit of a record that a disk gives wrong; ``base_offset`` and ``start`` are those of its batch."""
+    """One bit of a record that a disk reads wrong; ``base_offset`` and ``start`` are those of its batch."""
 
     disk: SimDisk
     path: str
@@ -149,7 +151,7 @@ class _FlippedBit:
 
     @classmethod
     def draw(cls, disk: SimDisk, path: str, rng: random.Random) -> _FlippedBit | None:
-        """A bit behind the header of some data batch: what the CRC protects, and no header tells."""
+        """A bit behind the header of a random data batch, so that only the CRC detects the change."""
         data = Path(path).read_bytes() if os.path.exists(path) else b""
         batches = [
             (start, header)
@@ -167,7 +169,7 @@ class _FlippedBit:
         self.disk.flip_bit(self.path, self.position, self.bit)
 
     def mend(self) -> None:
-        """Change the bit back, where its batch is still there."""
+        """Change the bit back, if the file still has its batch."""
         if not os.path.exists(self.path):
             return
         data = Path(self.path).read_bytes()[self.start :]
@@ -180,7 +182,7 @@ class _FlippedBit:
 
 
 class SlowFlush(NamedTuple):
-    """A flush that the disk has completed, and of which the process learns in :meth:`finish`."""
+    """A flush that the disk has completed; the process learns its outcome in :meth:`finish`."""
 
     log: Log
     work: FlushWork
@@ -188,21 +190,22 @@ class SlowFlush(NamedTuple):
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether the log was truncated since, and appended to."""
+        """Whether the log was truncated and appended to since the flush began."""
         return self.log.cuts > self.work.cuts and self.log.log_end_offset >= self.work.end
 
     def finish(self) -> None:
-        """The process learns of the outcome, where it lives."""
+        """Report the outcome to the process, if it is alive."""
         if self.life is not None and self.life.alive:
             self.log.flushed(self.work)
 
 
 class FaultInjector:
-    """The faults and views of a scenario. Methods have no effect if another scenario was faster.
+    """The faults and views of a scenario. A method has no effect if another scenario has changed its target before.
 
-    ``count`` is the number of faults so far, ``power_losses`` how often each machine lost power, ``shortened`` the
-    brokers that lost power while they served and have not registered since, each with its last ZooKeeper session,
-    ``tolerated`` which errors of clients the faults explain. :meth:`heal` undoes all that lasts.
+    ``count`` is the number of faults so far; ``power_losses`` the number of power losses of each machine;
+    ``shortened`` the brokers that lost power while they served and have not registered since, with their last
+    ZooKeeper sessions; ``tolerated`` the errors of clients that the faults explain. :meth:`heal` undoes all lasting
+    faults.
     """
 
     def __init__(self, cluster: SimCluster) -> None:
@@ -212,8 +215,8 @@ class FaultInjector:
         self.shortened: dict[int, int] = {}
         self.healed = False
         self.unaware: dict[str, float] = {}
-        """Host of each broker → when it last was given cause to find out that its session is over: it woke up, it was
-        cut off from ZooKeeper, its server died, or its session ended although it was well."""
+        """Host of each broker → time of the last event after which it may hold an ended session: it was resumed, it was
+        cut off from ZooKeeper, its ZooKeeper server died, or its session was expired."""
         self._woken: dict[str, float] = {}
         self._cluster = cluster
         self._world = cluster.world
@@ -223,7 +226,7 @@ class FaultInjector:
         self._flipped: list[_FlippedBit] = []
         self._slowed: dict[int, EnsembleClient] = {}
 
-    # Looking
+    # State
 
     @property
     def brokers(self) -> list[int]:
@@ -232,7 +235,7 @@ class FaultInjector:
 
     @property
     def zookeeper_servers(self) -> int:
-        """How many servers ZooKeeper has."""
+        """Number of ZooKeeper servers."""
         return len(self._cluster.zookeeper.servers)
 
     def partitions(self) -> list[TopicPartition]:
@@ -240,31 +243,37 @@ class FaultInjector:
         return sorted(self._topology.states())
 
     def leader(self, tp: TopicPartition) -> int:
-        """Its leader as ZooKeeper says, or ``NO_LEADER``."""
+        """The partition's leader in ZooKeeper, or ``NO_LEADER``."""
         state = self._state(tp)
         return NO_LEADER if state is None else state.leader
 
     def leader_epoch(self, tp: TopicPartition) -> int:
-        """Its leader epoch as ZooKeeper says, -1 where it has no state."""
+        """The partition's leader epoch in ZooKeeper, -1 if it has no state."""
         state = self._state(tp)
         return -1 if state is None else state.leader_epoch
 
     def isr(self, tp: TopicPartition) -> tuple[int, ...]:
-        """Its ISR as ZooKeeper says."""
+        """The partition's ISR in ZooKeeper."""
         state = self._state(tp)
         return () if state is None else state.isr
 
+    def is_isr_pending(self, tp: TopicPartition) -> bool:
+        """Whether the partition's leader has requested a change of the ISR and does not know its outcome."""
+        machine = self._cluster.brokers.get(self.leader(tp))
+        partition = machine.last_partition(tp) if machine is not None and machine.is_alive else None
+        return partition is not None and partition.isr.is_pending
+
     def replicas(self, tp: TopicPartition) -> tuple[int, ...]:
-        """Its replicas."""
+        """The partition's replicas."""
         state = self._state(tp)
         return () if state is None else state.replicas
 
     def ends(self, tp: TopicPartition) -> dict[int, int]:
-        """Where the log ends of each replica whose process lives."""
+        """The log end offset of each replica whose process lives."""
         return {broker: log.log_end_offset for broker, log in self._logs(tp)}
 
     def high_watermarks(self, tp: TopicPartition) -> dict[int, int]:
-        """The high watermark that each replica knows whose process lives."""
+        """The high watermark of each replica whose process lives."""
         return {broker: log.high_watermark for broker, log in self._logs(tp)}
 
     def _logs(self, tp: TopicPartition) -> Iterator[tuple[int, Log]]:
@@ -275,14 +284,14 @@ class FaultInjector:
                 yield broker, partition.log
 
     def known_end(self, tp: TopicPartition, follower: int) -> int:
-        """Where the follower's log ends, as the leader knows; -1 where there is no leader."""
+        """The follower's log end offset that the leader knows; -1 without a leader."""
         machine = self._cluster.brokers.get(self.leader(tp))
         partition = machine.last_partition(tp) if machine is not None and machine.is_alive else None
         known = None if partition is None else partition.followers.get(follower)
         return -1 if known is None else known.log_end_offset
 
     def controller(self) -> int | None:
-        """Id of the controller as ZooKeeper says."""
+        """Broker id of the controller in ZooKeeper."""
         return self._topology.controller()
 
     def coordinators(self) -> list[int]:
@@ -294,7 +303,8 @@ class FaultInjector:
         return self._topology.group_coordinators()
 
     def without_zookeeper_since(self, host: str) -> float | None:
-        """Since when the broker there runs and knows that it has no connection to ZooKeeper; ``None``: it has one."""
+        """Time since which the broker on ``host`` runs and knows that it has no connection to ZooKeeper; ``None`` if it
+        has a connection or is dead."""
         machine = next((each for each in self._cluster.brokers.values() if each.host == host), None)
         zk = None if machine is None or not machine.is_alive else machine.zk
         if zk is None or zk.suspended_at is None:
@@ -321,8 +331,10 @@ class FaultInjector:
         await future
 
     async def wait_until(self, condition: Callable[[], bool], limit: float, look: float = _LOOK) -> bool:
-        """Return once ``condition`` holds, after ``limit`` seconds at the latest; whether it does. ``look``: seconds
-        between two looks."""
+        """Wait until ``condition`` holds, at most ``limit`` seconds; returns whether it holds.
+
+        ``look``: seconds between two checks.
+        """
         end = self._world.now + limit
         while not condition():
             if self._world.now >= end:
@@ -333,7 +345,7 @@ class FaultInjector:
     # Processes and machines
 
     def kill(self, broker: int, guardian_dies_too: bool = False) -> None:
-        """``kill -9``; with ``guardian_dies_too`` ZooKeeper learns of it by the session's timeout."""
+        """``kill -9``; with ``guardian_dies_too`` the session ends by its timeout."""
         machine = self._cluster.brokers.get(broker)
         if machine is None or not machine.is_alive or self.healed:
             return
@@ -341,7 +353,7 @@ class FaultInjector:
         machine.kill(guardian_dies_too=guardian_dies_too)
 
     def start(self, broker: int) -> None:
-        """Start the broker's process where there is none; one that is paused goes on."""
+        """Start the broker's process if it is dead; resume it if it is paused."""
         machine = self._cluster.brokers.get(broker)
         if machine is None:
             return
@@ -350,7 +362,7 @@ class FaultInjector:
             machine.start()
 
     async def stop(self, broker: int) -> None:
-        """A controlled shutdown, to its end; a process that does not end is killed."""
+        """A controlled shutdown; a process that does not end within :data:`_SHUTDOWN` seconds is killed."""
         machine = self._cluster.brokers[broker]
         if not machine.is_alive or self.healed:
             return
@@ -362,7 +374,7 @@ class FaultInjector:
             machine.kill()
 
     def lose_power(self, broker: int) -> bool:
-        """The machine loses power; ``False`` where it may not: then its process is killed."""
+        """The machine loses power. Returns ``False`` if it may not lose records now; then its process is killed."""
         machine = self._cluster.brokers[broker]
         if not machine.is_alive or self.healed:
             return False
@@ -378,13 +390,13 @@ class FaultInjector:
         return True
 
     def pause(self, broker: int) -> None:
-        """SIGSTOP."""
+        """Pause the broker's process (SIGSTOP)."""
         if not self.healed and self._cluster.brokers[broker].is_alive:
             self.count += 1
             self._cluster.pause(broker)
 
     def resume(self, broker: int) -> None:
-        """SIGCONT."""
+        """Resume the broker's process (SIGCONT)."""
         self._wake(self._cluster.brokers[broker])
 
     def _wake(self, machine: SimBroker) -> None:
@@ -398,37 +410,37 @@ class FaultInjector:
         return list(self._cluster.clients)
 
     def pause_client(self, name: str) -> None:
-        """SIGSTOP."""
+        """Pause a client's process (SIGSTOP)."""
         if not self.healed:
             self.count += 1
             self._cluster.clients[name].pause()
 
     def resume_client(self, name: str) -> None:
-        """SIGCONT."""
+        """Resume a client's process (SIGCONT)."""
         self._cluster.clients[name].resume()
 
     def hold_answers(self, broker: int) -> None:
-        """What the broker says to clients does not arrive before :meth:`release_answers`."""
+        """The broker's answers to clients do not arrive before :meth:`release_answers`."""
         if not self.healed:
             self.count += 1
             for client in self.clients():
                 self._cluster.network.hold(self._host(broker), client, one_way=True)
 
     def release_answers(self, broker: int) -> None:
-        """Undo :meth:`hold_answers`: what is still connected is answered."""
+        """Undo :meth:`hold_answers`: clients that are still connected get the answers."""
         for client in self.clients():
             self._cluster.network.release(self._host(broker), client)
 
     # Network
 
     def hold(self, broker: int, other: int, one_way: bool = False) -> None:
-        """What ``broker`` sends to ``other`` does not arrive before :meth:`release`; both ways, unless ``one_way``."""
+        """Bytes from ``broker`` to ``other``, and back unless ``one_way``, do not arrive before :meth:`release`."""
         if broker != other and not self.healed:
             self.count += 1
             self._cluster.network.hold(self._host(broker), self._host(other), one_way=one_way)
 
     def release(self, broker: int, other: int) -> None:
-        """Undo :meth:`hold`, both ways: what was held arrives."""
+        """Undo :meth:`hold` in both directions: the held bytes arrive."""
         if broker != other:
             self._cluster.network.release(self._host(broker), self._host(other))
 
@@ -441,7 +453,7 @@ class FaultInjector:
                     self._cluster.network.reset(self._host(broker), name)
 
     def slow(self, broker: int, seconds: float) -> None:
-        """Everything to and from the broker takes up to ``seconds``."""
+        """All bytes to and from the broker arrive after up to ``seconds``."""
         if not self.healed:
             self.count += 1
             self._delay(broker, (seconds / 4, seconds))
@@ -451,7 +463,7 @@ class FaultInjector:
         self._delay(broker, self._cluster.network.delay)
 
     def slow_readers(self, broker: int, size: int) -> None:
-        """No more than ``size`` bytes that the broker sends to a client are under way before the client has read."""
+        """At most ``size`` bytes of the broker are in flight to a client before the client reads."""
         if not self.healed:
             self.count += 1
             self._window(broker, size)
@@ -478,11 +490,11 @@ class FaultInjector:
     # ZooKeeper
 
     def cut_zookeeper(self, broker: int) -> None:
-        """Nothing travels between the broker and ZooKeeper; a process that is started meanwhile reaches it."""
+        """Cut the broker's process off from ZooKeeper; a process that starts meanwhile is not affected."""
         self._cut_zookeeper(broker, requests=True)
 
     def swallow_zookeeper_answers(self, broker: int) -> None:
-        """The broker's requests arrive and take effect, and no answer comes back."""
+        """The broker's requests to ZooKeeper take effect, and their answers do not arrive."""
         self._cut_zookeeper(broker, requests=False)
 
     def _cut_zookeeper(self, broker: int, requests: bool) -> None:
@@ -504,7 +516,7 @@ class FaultInjector:
             self._cluster.zookeeper.heal(client)
 
     def slow_zookeeper(self, broker: int, seconds: float) -> None:
-        """Each message between the broker and ZooKeeper takes so much longer, until :meth:`unslow_zookeeper`."""
+        """Delay each message between the broker and ZooKeeper by ``seconds``, until :meth:`unslow_zookeeper`."""
         machine = self._cluster.brokers[broker]
         if machine.zk is not None and machine.is_alive and not self.healed:
             self.unslow_zookeeper(broker)
@@ -520,7 +532,7 @@ class FaultInjector:
             self._cluster.zookeeper.delay(client, 0)
 
     def reset_zookeeper_connection(self, broker: int) -> None:
-        """Break the broker's connection to ZooKeeper; it finds a server again, in the same session."""
+        """Break the broker's connection to ZooKeeper; the broker reconnects in the same session."""
         machine = self._cluster.brokers[broker]
         if machine.zk is not None and machine.is_alive and not self.healed:
             self.count += 1
@@ -535,13 +547,13 @@ class FaultInjector:
             self._cluster.zookeeper.remove(CONTROLLER)
 
     def is_registered(self, broker: int) -> bool:
-        """Whether the broker's present process has a znode in its present session."""
+        """Whether the broker's current process has a znode of its current session."""
         machine = self._cluster.brokers[broker]
         registered = None if machine.zk is None else self._topology.registration(broker, machine.zk.session)
         return machine.is_alive and registered is not None
 
     def is_cut_off(self, broker: int) -> bool:
-        """Whether a fault stands between its process and ZooKeeper."""
+        """Whether a fault cuts off or delays the broker's connection to ZooKeeper."""
         return broker in self._cut or broker in self._slowed
 
     def expire_session(self, broker: int) -> None:
@@ -554,22 +566,22 @@ class FaultInjector:
             self._cluster.zookeeper.expire(machine.zk.session)
 
     def zookeeper_session(self, broker: int) -> int:
-        """The session that the broker knows it has; 0 where it has none."""
+        """The ZooKeeper session that the broker knows; 0 without a session."""
         zk = self._cluster.brokers[broker].zk
         return 0 if zk is None else zk.session
 
-    def zookeeper_leader(self) -> int:
-        """Number of the server that leads, or that led last."""
+    def zookeeper_leader(self) -> int | None:
+        """Number of the ZooKeeper server that leads; ``None`` without a leader."""
         leader = self._cluster.zookeeper.leader
-        return 0 if leader is None else leader.number
+        return None if leader is None else leader.number
 
     def zookeeper_server_of(self, broker: int) -> int | None:
-        """Number of the server that the broker is connected to."""
+        """Number of the ZooKeeper server to which the broker is connected."""
         zk = self._cluster.brokers[broker].zk
         return None if zk is None else zk.server
 
     def kill_zookeeper_server(self, number: int) -> None:
-        """End one server, where the others are a majority."""
+        """End one server, if all servers run, so that the others are a majority."""
         servers = self._cluster.zookeeper.servers
         if self.healed or any(server.role is ServerRole.DOWN for server in servers):
             return
@@ -579,11 +591,11 @@ class FaultInjector:
         self._cluster.zookeeper.kill(number)
 
     def start_zookeeper_server(self, number: int) -> None:
-        """Start it again."""
+        """Start a server after :meth:`kill_zookeeper_server`."""
         self._cluster.zookeeper.restart(number)
 
     def lag_zookeeper_server(self, number: int, seconds: float) -> None:
-        """The server applies every commit so much later."""
+        """The server applies every commit ``seconds`` later."""
         if not self.healed or not seconds:
             self.count += bool(seconds)
             self._cluster.zookeeper.lag(number, seconds)
@@ -591,8 +603,7 @@ class FaultInjector:
     # Disks
 
     async def compacts(self, broker: int, limit: float) -> bool:
-        """Return while the broker puts a compacted segment in, after ``limit`` seconds at the latest; whether it
-        does."""
+        """Wait until the broker swaps in a compacted segment, at most ``limit`` seconds; returns whether it does."""
         disk = self._cluster.brokers[broker].disk
         seen: list[str] = []
         disk.on_rename = lambda path: seen.append(path) if path.endswith(CLEANED_SUFFIX) else None
@@ -601,8 +612,10 @@ class FaultInjector:
         return found
 
     async def kill_in_a_swap(self, after: int, limit: float) -> int | None:
-        """Kill the first process that puts a compacted segment in the place of others, when it has given ``after``
-        files another name, and one. Its broker; ``None``: there was none for ``limit`` seconds."""
+        """Kill the first process that swaps in a compacted segment, at its rename number ``after`` + 1 of the swap.
+
+        Returns its broker; ``None`` if no broker swaps in a segment for ``limit`` seconds.
+        """
         machines = self._cluster.brokers
         left = dict.fromkeys(machines, after)
         killed: list[int] = []
@@ -624,21 +637,21 @@ class FaultInjector:
         return killed[0] if killed else None
 
     def fill_disk(self, broker: int, room: int) -> None:
-        """Only ``room`` bytes more fit on the broker's disk."""
+        """Limit the free space of the broker's disk to ``room`` bytes."""
         if not self.healed:
             self.count += 1
             self._world.note(f"disk full but for {room} bytes", self._host(broker))
             self._cluster.brokers[broker].disk.fill(room)
 
     def free_disk(self, broker: int) -> None:
-        """There is room again."""
+        """Undo :meth:`fill_disk`."""
         self._world.note("disk has room again", self._host(broker))
         self._cluster.brokers[broker].disk.free()
 
     def break_disk(self, broker: int, kind: str, after: int) -> None:
         """Every ``kind`` (``read``, ``write`` or ``fsync``) after the next ``after`` of them fails with EIO.
 
-        Nothing happens while the machine may not lose records.
+        The method does nothing while the machine may not lose records.
         """
         if not self.healed and self._losses.allows_loss(broker):
             self.count += 1
@@ -647,15 +660,15 @@ class FaultInjector:
             self._cluster.brokers[broker].disk.break_io(kind, after)
 
     def slow_disk(self, broker: int, seconds: float) -> None:
-        """What other threads do with the broker's disk takes up to ``seconds`` longer; 0: no longer."""
+        """Delay the broker's disk operations on other threads by up to ``seconds``; 0 ends the delay."""
         if not self.healed or not seconds:
             self.count += bool(seconds)
             self._cluster.brokers[broker].disk.slowness = seconds
 
     def begin_flush(self, broker: int, tp: TopicPartition) -> SlowFlush | None:
-        """A flush of the log is due by its time, and the disk has done it; the broker does not know yet.
+        """Flush the log on the disk, as if its interval had passed; the broker does not know the outcome yet.
 
-        ``None``: all is on the disk, or the broker does not hold the partition.
+        Returns ``None`` if the whole log is flushed already, or the broker has no log of the partition.
         """
         machine = self._cluster.brokers[broker]
         partition = machine.last_partition(tp) if machine.is_alive and not self.healed else None
@@ -678,10 +691,10 @@ class FaultInjector:
         self._losses.end_disk_failure(broker)
 
     def flip_a_bit(self, broker: int, rng: random.Random) -> bool:
-        """The disk gives one bit of a record wrong, in a segment that is closed and synced; ``False``: there is none.
+        """Make the disk read one bit of a record wrong, in a closed and flushed segment; ``False`` if there is none.
 
-        A start reads no segment that lies below the checkpoint of the recovery point, so the broker's log stays as long
-        as it was. Nothing happens while the machine may not lose records.
+        A start does not read segments below the checkpointed recovery point, so the broker's log keeps its length.
+        The method does nothing while the machine may not lose records.
         """
         machine = self._cluster.brokers[broker]
         if self.healed or machine.server is None or not self._losses.allows_loss(broker):
@@ -706,7 +719,7 @@ class FaultInjector:
         return True
 
     def mend_bits(self, broker: int) -> None:
-        """Undo :meth:`flip_a_bit`: the disk gives again what was written."""
+        """Undo :meth:`flip_a_bit`: the disk reads the written bits again."""
         machine = self._cluster.brokers[broker]
         mine = [found for found in self._flipped if found.disk is machine.disk]
         for found in mine:
@@ -718,13 +731,13 @@ class FaultInjector:
 
     @property
     def reads_wrong_bits(self) -> bool:
-        """Whether some disk gives a bit otherwise than it was written."""
+        """Whether a disk currently reads a bit wrong."""
         return bool(self._flipped)
 
     # Healing
 
     def heal(self) -> None:
-        """Undo every fault; from now on there are no new ones. Processes that are down start."""
+        """Undo every fault, start dead processes, and inject no further faults."""
         self.healed = True
         cluster = self._cluster
         self._world.note("everything is healed")
@@ -748,11 +761,11 @@ class FaultInjector:
         self._supervise()
 
     def _lost_a_directory(self, machine: SimBroker) -> bool:
-        """Whether the process serves without one of its log directories, which only a restart brings back."""
+        """Whether a log directory of the process is offline, which only a restart ends."""
         return machine.services is not None and bool(machine.services.logs.offline_dirs)
 
     def _supervise(self) -> None:
-        """An operator starts what ended by itself."""
+        """Restart brokers whose processes ended by themselves, every second, like an operator."""
         for broker in self.brokers:
             self.start(broker)
         self._world.call_later(1.0, self._supervise)

@@ -2,8 +2,8 @@
 
 Answers to: nothing in Kafka. Pure: a fold over the committed changes of znodes.
 
-Each rule follows from how the classic design fences its writers: an epoch that went back, a leader outside of its ISR
-or a claim without a higher epoch would mean that a fenced broker still decides.
+Each rule follows from the fencing of writers in ZooKeeper mode: a lowered epoch, a leader outside its ISR or a claim
+without a higher epoch would show that a fenced broker still writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.zk.zk_client import Create, Delete, SetData, ZnodeStat
-from kafkalite.zk.znodes import brokers, claims, producer_ids, topics, transactions
+from kafkalite.zk.znodes import brokers, claims, cluster, topics, transactions
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.groups import decode_generation
 from kafkalite.zk.znodes.topics import TopicAssignment
@@ -39,7 +39,7 @@ class Kind(Enum):
 
 
 class ZnodeChange(NamedTuple):
-    """One znode as a committed transaction left it; ``data`` is empty where the znode was deleted."""
+    """One znode after a committed transaction; ``data`` is empty if the znode was deleted."""
 
     kind: Kind
     path: str
@@ -47,14 +47,14 @@ class ZnodeChange(NamedTuple):
 
 
 def znode_change(op: Create | SetData | Delete) -> ZnodeChange:
-    """What an operation that was carried out did to its znode."""
+    """The change of a committed operation."""
     if isinstance(op, Delete):
         return ZnodeChange(Kind.DELETED, op.path)
     return ZnodeChange(Kind.CREATED if isinstance(op, Create) else Kind.CHANGED, op.path, op.data)
 
 
 def is_state(path: str) -> bool:
-    """Whether ``path`` is that of a partition's state."""
+    """Whether ``path`` is the path of a partition's state."""
     return STATE_PATH.match(path) is not None
 
 
@@ -65,23 +65,25 @@ class _Led(NamedTuple):
 
 
 class ZnodeInvariants:
-    """Keeps the parts of the tree that the rules need; :meth:`committed` takes a transaction and returns its breaches.
+    """Keeps the parts of the tree that the rules need; :meth:`committed` returns the violations of a transaction.
 
-    ``shortened``: the brokers that have lost power since they registered, each with the session that it had;
-    one that registers in another session is taken out.
+    ``shortened``: the brokers that have lost power since they registered, with their sessions; a broker is removed when
+    it registers in another session.
     """
 
     def __init__(self, shortened: dict[int, int] | None = None) -> None:
         self._shortened = {} if shortened is None else shortened
         self._assignments: dict[str, TopicAssignment] = {}
         self._states: dict[str, _Led] = {}
+        self._dropped: dict[TopicPartition, set[int]] = {}
+        """The replicas that another target dropped since the leader epoch last rose: the leader may not know it yet."""
         self._in_sync: dict[TopicPartition, tuple[int, ...]] = {}
-        """The target of a reassignment that is under way, once all of it has been in the ISR."""
+        """The target of a running reassignment, once all of its replicas have been in the ISR."""
         self._numbers: dict[str, int] = {}
         self._producers: dict[str, tuple[int, int]] = {}
         self._found: list[str] = []
         self._session = 0
-        """The session of the transaction that is being checked."""
+        """The session of the checked transaction."""
         self._takers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], ZnodeChange], None]], ...] = (
             (TOPIC_PATH, self._topic),
             (STATE_PATH, self._state),
@@ -91,7 +93,7 @@ class ZnodeInvariants:
         )
 
     def committed(self, zxid: int, session: int, changes: Iterable[ZnodeChange]) -> list[str]:
-        """The breaches of the transaction ``zxid`` of ``session``, a line each; none if all rules hold."""
+        """The violations in the transaction ``zxid`` of ``session``, a line each; empty if all rules hold."""
         self._found = []
         self._session = session
         changed = list(changes)
@@ -106,11 +108,11 @@ class ZnodeInvariants:
     def _take(self, change: ZnodeChange, paths: set[str]) -> None:
         path = change.path
         if path == claims.CONTROLLER_EPOCH:
-            # A controller that continues after a lost connection writes its number again: only a claim raises it.
+            # Equal is allowed without a claim, because a controller writes its epoch again after a lost connection.
             self._ascends(change, may_stay=claims.CONTROLLER not in paths)
         elif path.endswith(_CLAIM_EPOCH):
             self._ascends(change)
-        elif path == producer_ids.LATEST_BLOCK:
+        elif path == cluster.LATEST_BLOCK:
             self._block(change)
         elif change.kind is Kind.CREATED and path == claims.CONTROLLER:
             self._claims(path, claims.CONTROLLER_EPOCH, paths)
@@ -125,7 +127,7 @@ class ZnodeInvariants:
     def _broker(self, match: re.Match[str], change: ZnodeChange) -> None:
         number = int(match[1])
         if change.kind is Kind.DELETED or self._shortened.get(number, self._session) == self._session:
-            # In the same session it was sent before the machine lost power, and ZooKeeper committed it afterwards.
+            # In the same session the registration was sent before the power loss and committed after it.
             return
         del self._shortened[number]
         before = brokers.decode_broker(number, change.data, _UNKNOWN_EPOCH).unclean_start_epoch
@@ -166,7 +168,7 @@ class ZnodeInvariants:
     def _block(self, change: ZnodeChange) -> None:
         if change.kind is Kind.DELETED or not change.data:
             return
-        block = producer_ids.decode_block(change.data)
+        block = cluster.decode_block(change.data)
         before = self._numbers.get(change.path, -1)
         if block.start <= before:
             self._found.append(f"{change.path}: the block {block.start}..{block.end} begins below {before + 1}")
@@ -178,6 +180,7 @@ class ZnodeInvariants:
             gone = self._assignments.pop(topic, None)
             for partition in () if gone is None else gone.partitions:
                 self._in_sync.pop(TopicPartition(topic, partition), None)
+                self._dropped.pop(TopicPartition(topic, partition), None)
             return
         assignment = topics.decode_topic(topic, change.data)
         before = self._assignments.get(topic)
@@ -191,6 +194,8 @@ class ZnodeInvariants:
 
     def _reassigned(self, tp: TopicPartition, was: PartitionAssignment, now: PartitionAssignment) -> None:
         in_sync = self._in_sync.pop(tp, ())
+        if now.replicas != was.target:
+            self._dropped.setdefault(tp, set()).update(set(was.replicas) - set(now.replicas))
         is_complete = not now.is_being_reassigned and now.replicas == was.target != was.origin
         if is_complete and set(in_sync) != set(was.target):
             self._found.append(
@@ -211,12 +216,14 @@ class ZnodeInvariants:
             self._found.append(f"{tp}: the leader {state.leader} is not in the ISR {list(state.isr)}")
         assignment = self._assignments.get(tp.topic)
         replicas = assignment.partitions.get(tp.partition) if assignment is not None else None
-        if replicas is not None and not set(state.isr) <= set(replicas.replicas):
+        led = _Led(state.leader, state.leader_epoch, state.controller_epoch)
+        before = self._states.get(change.path)
+        if before is not None and led.leader_epoch > before.leader_epoch:
+            self._dropped.pop(tp, None)
+        if replicas is not None and not set(state.isr) <= {*replicas.replicas, *self._dropped.get(tp, ())}:
             self._found.append(f"{tp}: the ISR {list(state.isr)} is not within the replicas {list(replicas.replicas)}")
         if replicas is not None and replicas.is_being_reassigned and set(replicas.target) <= set(state.isr):
             self._in_sync[tp] = replicas.target
-        led = _Led(state.leader, state.leader_epoch, state.controller_epoch)
-        before = self._states.get(change.path)
         self._states[change.path] = led
         if before is None:
             return

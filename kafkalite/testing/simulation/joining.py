@@ -2,8 +2,8 @@
 
 Answers to: nothing in Kafka (KAFKA-7128, KIP-903). Deterministic.
 
-A follower that joins too early catches up at once if its leader lives on: the end of a history shows the breach only
-if the leader dies in between.
+Each join is checked, because a follower that joins too early catches up if its leader lives, so that the end of a
+history shows the violation only if the leader dies in between.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kafkalite.testing.simulation.topology import Topology
 
 @contextmanager
 def checked_joining(cluster: SimCluster, topology: Topology, tell: Callable[[str], object]) -> Iterator[None]:
-    """Within, every follower that a leader begins to take into an ISR is checked; ``tell`` is called with each breach.
+    """Inside the context every follower that a leader adds to an ISR is checked; ``tell`` gets each violation.
 
-    A log that a machine lost is held against the leader once it knows the machine's present registration.
+    A log that was lost by a power failure counts once the leader knows the new registration of its broker.
     """
     set_isr = Partition.set_isr
 
     def end_of_present_log(partition: Partition, replica: int) -> int | None:
-        """Where the log of ``replica`` ends; ``None`` where the leader cannot know of its present process."""
+        """The log end offset of ``replica``; ``None`` if the leader cannot know its current process yet."""
         machine, leader = cluster.brokers[replica], cluster.brokers[partition.broker_id]
         if not machine.is_alive or machine.zk is None or leader.services is None:
             return None

@@ -1,11 +1,11 @@
 """The replicas that must keep acknowledged records, checked while a history runs.
 
-Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
+Answers to: nothing in Kafka. Pure: it reads the brokers' state and changes nothing.
 
 A record that is acknowledged with acks=all, or that is below the leader's high watermark, is in the logs of the
 leader and of every member of the ISR: this follows from Kafka's rules for the high watermark, for joining an ISR, and
-for elections. The end of a history shows a breach only if the wrong replica is elected afterwards; here it shows at
-once.
+for elections. The rule is checked throughout, because the end of a history shows a violation only if the wrong replica
+is elected later.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kafkalite.testing.simulation.cluster import SimCluster
 class Keepers:
     """Compares the last acknowledged offset and the high watermark of each partition with the logs of its ISR.
 
-    ``power_losses``: how often each machine has lost power. A member whose machine did is not blamed until it has left
-    the ISR, because the controller can only learn of it later; nor is it allowed to lead meanwhile. The same holds of a
-    member that joined with its log of before, by a fetch that was under way then. ``tell`` is called with each breach.
+    ``power_losses``: number of power losses of each machine. A member whose machine lost power is exempt until it has
+    left the ISR, because the controller learns of the loss later; meanwhile it must not lead. The same holds for a
+    member that joined by a fetch from before the power loss. ``tell`` is called with each violation.
     """
 
     def __init__(self, cluster: SimCluster, power_losses: Mapping[int, int], tell: Callable[[str], object]) -> None:
@@ -35,10 +35,10 @@ class Keepers:
         self._last: dict[TopicPartition, int] = {}
         self._outside: dict[tuple[TopicPartition, int], int] = {}
         self._losses_before: dict[tuple[int, int], int] = {}
-        """Broker and unclean start epoch → how often its machine had lost power when an ISR first named that epoch."""
+        """Broker and unclean start epoch → power losses of its machine when an ISR first contained that epoch."""
 
     def acked(self, event: Acked) -> None:
-        """A client was told that its record is there."""
+        """A client got the acknowledgement of a record."""
         topic, _, number = event.partition.rpartition("-")
         tp = TopicPartition(topic, int(number))
         if event.offset > self._last.get(tp, -1):
@@ -46,7 +46,7 @@ class Keepers:
             self._look_at(tp)
 
     def states_changed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
-        """ZooKeeper says ``states`` from now on."""
+        """``states`` are the new states in ZooKeeper."""
         self._states = states
         for tp, state in states.items():
             for broker in state.replicas:
@@ -57,7 +57,7 @@ class Keepers:
         self.look()
 
     def look(self) -> None:
-        """Hold every partition against the rules."""
+        """Check every partition."""
         for tp in self._last:
             self._look_at(tp)
         for tp, state in self._states.items():
@@ -88,10 +88,10 @@ class Keepers:
         return losses <= min(lives, default=losses) and losses <= self._outside.get((state.topic_partition, broker), 0)
 
     def where_open(self, tp: TopicPartition, producer_id: int, producer_epoch: int) -> str:
-        """Who does not know that the transaction of that producer has ended, as text; nothing, where all know it."""
+        """The replicas in whose logs the producer's transaction is still open, as text; empty if there is none."""
         for who, partition in self._members(tp):
             entry = partition.log.producer_state.entries.get(producer_id)
-            # A newer producer's transaction is another one.
+            # A transaction of a later producer epoch is another one.
             if entry is not None and entry.current_txn_first_offset >= 0 and entry.producer_epoch <= producer_epoch:
                 return f"{who} from offset {entry.current_txn_first_offset} on"
         return ""
@@ -105,7 +105,7 @@ class Keepers:
                 )
 
     def _members(self, tp: TopicPartition) -> Iterator[tuple[str, Partition]]:
-        """The replicas that are to hold what was acknowledged, each with what to call it."""
+        """The replicas that must have the acknowledged records, each with its name for messages."""
         state = self._states.get(tp)
         for broker in () if state is None else state.isr:
             assert state is not None

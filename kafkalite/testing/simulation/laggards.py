@@ -1,10 +1,11 @@
 """A leader must remove a lagging follower from the ISR, because otherwise its partition accepts no more records.
 
-Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
+Answers to: nothing in Kafka. Pure: it reads the brokers' state and changes nothing.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -17,11 +18,21 @@ from kafkalite.testing.simulation.world import LifeState
 from kafkalite.zk.zk_client import SessionState
 
 _GRACE = 1.0
-"""Virtual seconds for the write of the ISR, beside one and a half times ``replica.lag.time.max.ms``."""
+"""Virtual seconds for the write of the ISR, in addition to one and a half times ``replica.lag.time.max.ms``."""
+
+
+class _Follower(NamedTuple):
+    """A follower under one leader. The topic's id belongs to it, because a topic may be deleted and made again."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    broker: int
+    leader: int
+    leader_epoch: int
 
 
 class _Mark(NamedTuple):
-    """The follower did not have all below ``end`` at ``since``."""
+    """At ``since`` the follower did not have all records below ``end``."""
 
     since: float
     end: int
@@ -29,10 +40,10 @@ class _Mark(NamedTuple):
 
 
 class Laggards:
-    """How long each member of an ISR has been behind its leader, while that leader could write to ZooKeeper.
+    """Measures how long each member of an ISR lags while its leader can write to ZooKeeper.
 
-    ``max_lag``: ``replica.lag.time.max.ms`` in seconds. ``is_cut_off``: whether a fault stands between a broker and
-    ZooKeeper. ``tell`` is called with each breach.
+    ``max_lag``: ``replica.lag.time.max.ms`` in seconds. ``is_cut_off``: whether a fault affects a broker's connection
+    to ZooKeeper. ``tell`` is called with each violation.
     """
 
     def __init__(
@@ -46,11 +57,11 @@ class Laggards:
         self._limit = 1.5 * max_lag + _GRACE
         self._is_cut_off = is_cut_off
         self._tell = tell
-        self._behind: dict[tuple[TopicPartition, int, int, int], _Mark] = {}
+        self._behind: dict[_Follower, _Mark] = {}
 
     def look(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
-        """``states`` are what ZooKeeper says now."""
-        found: dict[tuple[TopicPartition, int, int, int], _Mark] = {}
+        """Check ``states``, the current states in ZooKeeper."""
+        found: dict[_Follower, _Mark] = {}
         if zookeeper_is_well(self._cluster):
             able = {
                 broker
@@ -68,7 +79,7 @@ class Laggards:
         tp: TopicPartition,
         state: LeaderAndIsr,
         leader: Partition,
-        found: dict[tuple[TopicPartition, int, int, int], _Mark],
+        found: dict[_Follower, _Mark],
     ) -> None:
         now, end = self._cluster.world.now, leader.log.log_end_offset
         life = self._cluster.brokers[state.leader].life
@@ -76,7 +87,7 @@ class Laggards:
             follower = leader.followers.get(broker)
             if follower is None:
                 continue
-            key = tp, broker, state.leader, state.leader_epoch
+            key = _Follower(tp, state.topic_id, broker, state.leader, state.leader_epoch)
             mark = self._behind.get(key)
             if mark is None or mark.life is not life or follower.log_end_offset >= mark.end:
                 mark = _Mark(now, end, life)
@@ -89,7 +100,7 @@ class Laggards:
 
 
 def zookeeper_is_well(cluster: SimCluster) -> bool:
-    """Whether every server serves and has what the others have."""
+    """Whether all ZooKeeper servers serve and have applied the same transactions."""
     servers = cluster.zookeeper.servers
     return all(server.role in (ServerRole.FOLLOWING, ServerRole.LEADING) and not server.lag for server in servers)
 

@@ -16,7 +16,7 @@ from kafkalite.replication.partition import Partition
 
 @contextmanager
 def checked_leader_epochs(tell: Callable[[str], object]) -> Iterator[None]:
-    """Within, every state that a replica takes over is checked; ``tell`` is called with each that goes back."""
+    """Inside the context every state that a replica applies is checked; ``tell`` gets each lowered leader epoch."""
     make_leader, make_follower = Partition.make_leader, Partition.make_follower
 
     def check(partition: Partition, state: LeaderAndIsr) -> None:

@@ -1,4 +1,4 @@
-"""The rules for a log by itself, after any end of the process or the machine before.
+"""The rules for a single log after any end of its process or machine.
 
 Answers to: nothing in Kafka. Deterministic.
 """
@@ -11,15 +11,13 @@ from contextlib import contextmanager, suppress
 from unittest.mock import patch
 
 from kafkalite.log.file_system import FilePool, FileSystem
-from kafkalite.log.flushing import FlushWork
-from kafkalite.log.log import Log, LogOwner
+from kafkalite.log.log import FlushWork, Log, LogOwner, LogServices
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_segment import LogSegment
 from kafkalite.log.partition_folder import Folder
 from kafkalite.log.producer_entry import ProducerEntry
 from kafkalite.log.producer_state import ProducerStateManager
-from kafkalite.log.services import LogServices
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, read_any_header
 from kafkalite.testing.simulation.durability import Durability
 
@@ -27,9 +25,9 @@ from kafkalite.testing.simulation.durability import Durability
 def check_loaded_log(log: Log) -> list[str]:
     """The errors of ``log``, while nothing is appended to it.
 
-    Every batch is whole, intact and at its place, and nothing follows the last one; indexes, leader epochs, producers
-    and aborted transactions are those of the batches; the recovery point is not above the end. Holes are allowed only
-    in logs that were compacted.
+    Every batch is complete, valid and at its offset, and no bytes follow the last one; indexes, leader epochs,
+    producers and aborted transactions are those of the batches; the recovery point is not above the end. Only compacted
+    logs may have gaps.
     """
     faults: list[str] = []
     batches = [(header, data) for header, data in _batches(log, faults)]
@@ -59,7 +57,7 @@ def check_cut_log(log: Log) -> list[str]:
 
 @contextmanager
 def checked_logs(tell: Callable[[str], object], durability: Durability) -> Iterator[None]:
-    """Within, every log that is loaded, truncated or flushed is checked; ``tell`` is called with each fault."""
+    """Inside the context every log that is loaded, truncated or flushed is checked; ``tell`` gets each error."""
     load, truncate_to, flushed = LogDir.load, Log.truncate_to, Log.flushed
 
     def checked_load(
@@ -78,7 +76,7 @@ def checked_logs(tell: Callable[[str], object], durability: Durability) -> Itera
         was_cut = truncate_to(self, offset)
         if was_cut:
             durability.truncated(self)
-            # A disk that fails to read proves nothing.
+            # No check if the disk fails to read.
             with suppress(OSError):
                 for fault in check_cut_log(self):
                     tell(f"truncated: {fault}")
@@ -122,7 +120,7 @@ def _batches(log: Log, faults: list[str]) -> Iterator[tuple[BatchHeader, memoryv
 
 
 def _segment_faults(segment: LogSegment) -> Iterator[str]:
-    """Nothing follows the last batch, and the indexes point at batches."""
+    """Errors of a segment: bytes after the last batch, index entries that do not point at batches."""
     try:
         size = os.path.getsize(segment.path)
     except FileNotFoundError:
@@ -132,7 +130,7 @@ def _segment_faults(segment: LogSegment) -> Iterator[str]:
     try:
         lasts = {position: header.last_offset for position, header in segment.headers()}
     except CorruptRecordError:
-        return  # the look at its batches has told it
+        return  # the check of its batches reports it
     for entry in map(segment.index.entry, range(len(segment.index))):
         if lasts.get(entry[1]) != entry[0]:
             yield f"segment {segment.base_offset}: its index has {entry}, where no batch ends with that offset"
@@ -150,7 +148,7 @@ def _epoch_faults(log: Log, headers: list[BatchHeader]) -> Iterator[str]:
     # An epoch that begins at the end has no batch yet.
     known = [(epoch, start) for epoch, start in log.epochs.entries if start < log.log_end_offset]
     if log.config.compacted:
-        # The first batches of an epoch, or all of them, may have been compacted away.
+        # Compaction may have removed the first batches of an epoch, or all of them.
         starts = dict(known)
         if any(starts.get(epoch, start + 1) > start for epoch, start in expected):
             yield f"leader epochs are {known}, those of the batches {expected}"
@@ -159,7 +157,7 @@ def _epoch_faults(log: Log, headers: list[BatchHeader]) -> Iterator[str]:
 
 
 def _producer_faults(log: Log, batches: list[tuple[BatchHeader, memoryview]]) -> Iterator[str]:
-    """Producers that wrote a batch that is still there; of others a snapshot may tell."""
+    """Errors in the state of producers with a batch in the log; the others may be only in a snapshot."""
     rebuilt = ProducerStateManager(Folder(log.dir, FileSystem(), FilePool(1)))
     for header, data in batches:
         staged = rebuilt.stage(((0, header),), data, from_client=False, checks=False)
@@ -172,11 +170,13 @@ def _producer_faults(log: Log, batches: list[tuple[BatchHeader, memoryview]]) ->
             continue
         expected = entry.producer_epoch, entry.last_sequence, entry.current_txn_first_offset
         found = known.producer_epoch, known.last_sequence, known.current_txn_first_offset
-        # A marker of a transaction whose batches are gone is all that is left of it.
+        # Compaction may have removed all batches of a transaction except its marker.
         if found == expected or not entry.batches:
             continue
-        if log.config.compacted and (
-            _last_batch_compacted_away(known, entry, batches) or _transaction_began_before(known, entry, batches)
+        if (
+            log.config.compacted
+            and (found[:2] == expected[:2] or _last_batch_compacted_away(known, entry, batches))
+            and (found[2] == expected[2] or _transaction_began_before(known, entry, batches))
         ):
             continue
         yield f"producer {producer_id} has (epoch, sequence, transaction) {found}, its batches say {expected}"
@@ -187,30 +187,34 @@ def _transaction_began_before(
 ) -> bool:
     """Whether the open transaction of ``known`` began with a batch that compaction removed.
 
-    Compaction took the transaction for ended. If its marker is then lost with the power, the snapshot of before still
-    has where it began, and the batches that are left begin later.
+    Compaction removed the batch because the transaction had ended. If a power failure then loses the marker, the older
+    snapshot still has the first offset. The remaining batches begin later; if the marker aborted the transaction with
+    a later producer epoch, none may remain, not even the producer's last one.
     """
     began = known.current_txn_first_offset
+    remaining = rebuilt.current_txn_first_offset
     return (
-        (known.producer_epoch, known.last_sequence) == (rebuilt.producer_epoch, rebuilt.last_sequence)
-        and 0 <= began < rebuilt.current_txn_first_offset
+        (0 <= began < remaining if remaining >= 0 else rebuilt.last_offset < began <= known.last_offset)
         and not any(header.base_offset <= began <= header.last_offset for header, _ in batches)
+        and not any(
+            header.is_control and header.producer_id == known.producer_id and header.base_offset > began
+            for header, _ in batches
+        )
     )
 
 
 def _last_batch_compacted_away(
     known: ProducerEntry, rebuilt: ProducerEntry, batches: list[tuple[BatchHeader, memoryview]]
 ) -> bool:
-    """Whether only a snapshot can tell of the last batch of ``known``, because compaction removed that batch.
+    """Whether the last batch of ``known`` is only in a snapshot, because compaction removed the batch.
 
-    Compaction keeps no batch below its bound of a producer that wrote above it. If the batches above the bound are
-    then lost with the power, or truncated, the snapshot of the bound still has the producer's last batch below it.
+    Compaction keeps no batch below its end offset of a producer that wrote above that offset. If the batches above it
+    are then lost in a power failure, or truncated, the older snapshot still has the producer's last batch below it.
     """
     ahead = (known.producer_epoch, known.last_sequence) > (rebuilt.producer_epoch, rebuilt.last_sequence)
     offset = known.last_offset
     return (
         ahead
-        and known.current_txn_first_offset == rebuilt.current_txn_first_offset
         and offset > rebuilt.last_offset
         and not any(header.base_offset <= offset <= header.last_offset for header, _ in batches)
         and any(header.base_offset > offset for header, _ in batches)
@@ -218,7 +222,7 @@ def _last_batch_compacted_away(
 
 
 def _transaction_faults(log: Log, batches: list[tuple[BatchHeader, memoryview]]) -> Iterator[str]:
-    """Aborted transactions that are there from their first batch on."""
+    """Errors in the index of aborted transactions, for transactions whose first batch is in the log."""
     rebuilt = ProducerStateManager(Folder(log.dir, FileSystem(), FilePool(1)))
     aborted: set[tuple[int, int, int]] = set()
     for header, data in batches:

@@ -2,8 +2,8 @@
 
 Answers to: nothing in Kafka; swarm testing (Groce and others, 2012). Pure.
 
-Weights are drawn again for every history, because a history with few kinds of faults goes deeper than one with a little
-of each. Every step has its own random source, so that leaving a step out changes no other step.
+Weights are drawn for every history, because a history with few kinds of faults finds more than one with a little of
+each. Every step has its own random source, so that removing a step changes no other step.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kafkalite.testing.simulation.workload import CLIENTS
 ACTIVE: Final = 10.0
 """Virtual seconds of disorder."""
 HEALING: Final = 20.0
-"""Virtual seconds within which a healed cluster must be as it should be."""
+"""Virtual seconds within which a healed cluster must converge."""
 
 
 class Step(NamedTuple):
-    """One piece of disorder: ``scenario`` begins at second ``at``; ``stream`` names its random source."""
+    """One disorder: ``scenario`` begins at second ``at``; ``stream`` names its random source."""
 
     at: float
     scenario: str
@@ -39,7 +39,7 @@ class ClientStep(NamedTuple):
 
 
 class TopicPlan(NamedTuple):
-    """A topic as it is made before the clients begin."""
+    """A topic that is created before the clients start."""
 
     name: str
     partitions: int
@@ -58,7 +58,7 @@ class Plan:
     clients: tuple[ClientStep, ...]
 
     def keep(self, steps: Collection[int], clients: Collection[int]) -> Plan:
-        """The same history with only the steps and clients of those indices."""
+        """The same history with only the steps and clients at these indices."""
         return replace(
             self,
             steps=tuple(step for index, step in enumerate(self.steps) if index in steps),
@@ -80,7 +80,7 @@ def draw_plan(seed: int) -> Plan:
 
 
 def _settings(rng: random.Random) -> dict[str, str]:
-    """Small and quick, so that segments roll, followers lag and sessions end many times in seconds."""
+    """Small sizes and intervals, so that segments roll, followers lag and sessions end many times in seconds."""
 
     def between(low: int, high: int) -> str:
         return str(rng.randint(low, high))
@@ -97,7 +97,7 @@ def _settings(rng: random.Random) -> dict[str, str]:
         "log.retention.check.interval.ms": between(500, 3_000),
         "log.cleaner.backoff.ms": between(200, 1_500),
         "log.cleaner.min.cleanable.ratio": rng.choice(("0.01", "0.3")),
-        # A replica that is behind for longer than tombstones stay keeps what they delete: longer than the disorder.
+        # Longer than the disorder, because a replica that lags longer than the retention of tombstones keeps old keys.
         "log.cleaner.delete.retention.ms": rng.choice(("15000", "86400000")),
         "replica.high.watermark.checkpoint.interval.ms": between(200, 3_000),
         "replica.lag.time.max.ms": between(1_200, 3_000),
@@ -134,7 +134,7 @@ def _topics(rng: random.Random) -> tuple[TopicPlan, ...]:
 
 
 def _steps(rng: random.Random, seed: int) -> tuple[Step, ...]:
-    """Drawn ones, and early one composed scenario in turn, because a drawn one may not come up in a hundred seeds."""
+    """Random steps, and early one composed scenario by turns, because a hundred seeds may not draw each of them."""
     needs = {need for scenario in SCENARIOS.values() for need in scenario.needs}
     switched_on = {need for need in sorted(needs) if rng.random() < 0.7}
     weights = {
@@ -152,7 +152,7 @@ def _steps(rng: random.Random, seed: int) -> tuple[Step, ...]:
 
 
 def _clients(rng: random.Random) -> tuple[ClientStep, ...]:
-    """Some clients of every kind that this history has; always producers and readers."""
+    """Some clients of each kind of this history; producers and readers are in every history."""
     found: list[ClientStep] = []
     for kind, spec in CLIENTS.items():
         if not spec.always and rng.random() < 0.4:

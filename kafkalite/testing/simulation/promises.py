@@ -30,32 +30,32 @@ from kafkalite.testing.history.events import (
 from kafkalite.testing.simulation.invariants import GENERATION_PATH, TRANSACTION_PATH, Kind, ZnodeChange
 from kafkalite.testing.znodes import Znode
 from kafkalite.zk.znodes import admin, claims, consumers, offsets, topics, transactions
+from kafkalite.zk.znodes.codec import decode_name
 from kafkalite.zk.znodes.groups import decode_generation
-from kafkalite.zk.znodes.names import decode_name
 from kafkalite.zk.znodes.offsets import TxnProducer
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
 
 _OFFSET: Final = re.compile(r"^/consumers/([^/]+)/offsets/([^/]+)/(\d+)$")
 _CLAIM: Final = re.compile(r"^/consumers/([^/]+)/coordinator$")
 _NOTICED: Final = 1.5
-"""Seconds that timers, and what is under way, may take besides."""
+"""Seconds that timers and outstanding requests may take in addition."""
 _GIVEN_UP: Final = 0.5
-"""Seconds that timers may take besides in a broker that knows that it is cut off."""
+"""Seconds that timers may take in addition in a broker that knows that it is cut off."""
 _DECIDED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 OpenTransaction = Callable[[TopicPartition, int, int], str]
-"""Of a partition, a producer id and an epoch: which replicas that have to know its end do not, as text; or nothing."""
+"""Partition, producer id, epoch → the replicas in whose logs the transaction is wrongly open, as text; or empty."""
 
 
 class _Claim(NamedTuple):
-    """One claim on a group; a broker that claims it once more has another one."""
+    """One claim on a group; each claim of a broker is a separate one."""
 
     czxid: int
     broker: str
 
 
 class _Heard(NamedTuple):
-    """Under which ids a member was confirmed: now, and before that, all by the coordinator of one claim."""
+    """Ids under which a coordinator has confirmed a member under one claim: the current one, and the earlier ones."""
 
     czxid: int
     member: str
@@ -63,7 +63,7 @@ class _Heard(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """How a heartbeat found its group: when, what generation was given out under which claim, and the ids."""
+    """State of a group when a heartbeat was sent: time, last generation with its claim, and member ids."""
 
     at: float
     given: tuple[int, int]
@@ -71,7 +71,7 @@ class _Asked(NamedTuple):
 
 
 class _Staged(NamedTuple):
-    """An offset that an open transaction has staged: the znode of the transaction, and which of its producer it is."""
+    """An offset that an open transaction has staged: the znode of the transaction, and its number at its producer."""
 
     path: str
     producer_id: int
@@ -80,9 +80,9 @@ class _Staged(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What promises are held against: the tree of ZooKeeper, the replicas, the time, since when each broker may not
-    have noticed that its session is over, how long a session lives without its client, in seconds, and since when a
-    broker knows that it is without ZooKeeper."""
+    """The state with which promises are compared: ZooKeeper's tree, the replicas, the time, the time since which each
+    broker may hold an ended session, the session timeout in seconds, and the time since which a broker knows that it
+    has no connection to ZooKeeper."""
 
     nodes: Mapping[str, Znode]
     still_open: OpenTransaction
@@ -93,7 +93,7 @@ class Surroundings(NamedTuple):
 
 
 class Promises:
-    """``tell`` is called with each breach."""
+    """Checks the answers of coordinators; ``tell`` is called with each violation."""
 
     def __init__(self, around: Surroundings, tell: Callable[[str], object]) -> None:
         self._around = around
@@ -101,28 +101,31 @@ class Promises:
         self._tell = tell
         self._greatest: dict[tuple[str, str], int] = {}
         self._generations: dict[str, int] = {}
+        self._reached: dict[str, int] = {}
+        """Group → the highest generation that ZooKeeper has ever had of it, also before the group was removed."""
         self._ended_before: dict[tuple[str, str, int, int], int] = {}
-        """Commit of a member → the newest generation when it was asked first."""
+        """Commit of a member → the newest generation at its first request."""
         self._transactions: dict[str, TransactionMetadata] = {}
         self._staged: dict[str, tuple[int, list[tuple[str, TopicPartition, int]]]] = {}
-        """Transactional id → the zxid of its decision to commit, and what it then had staged."""
+        """Transactional id → the zxid of its decision to commit, and its staged offsets at that time."""
         self._decided: dict[tuple[int, int], int] = {}
-        """Producer id and epoch → transactions that were decided to be committed."""
+        """Producer id and epoch → number of transactions with a decision to commit."""
         self._producers: dict[str, tuple[int, int]] = {}
         self._wrote: dict[str, int] = {}
-        """Producer → the transaction in which it sent a record last."""
+        """Producer → the last transaction in which it sent a record."""
         self._told: dict[tuple[int, int], int] = {}
         self._given: dict[str, tuple[int, int]] = {}
-        """Group → the claim under which a generation was last written, and the generation."""
+        """Group → the claim under which its last generation was written, and the generation."""
         self._heard: dict[tuple[str, str], _Heard] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[tuple[str, int], _Asked] = {}
+        """Member id and generation of a heartbeat without an answer → the state of the group when it was sent."""
         self._lost: dict[tuple[str, str], float] = {}
-        """Group and broker → when its claim ended."""
+        """Group and broker → time at which the broker's claim ended."""
         self._holders: dict[str, str] = {}
         self._acknowledged: dict[tuple[str, str, str], _Staged] = {}
-        """Group, partition and transactional id → the transaction that last was told to have staged an offset."""
+        """Group, partition and transactional id → the last transaction with an acknowledged staged offset."""
         self._looks: dict[str, tuple[_Claim | None, dict[str, _Staged]]] = {}
-        """Onlooker → the claim on the group, and what was staged, when it asked."""
+        """Onlooker → the claim on the group, and the staged offsets, at its request."""
         self._takers: dict[type, Callable[[Any], None]] = {
             Owned: self._owned,
             Heartbeating: self._heartbeating,
@@ -137,10 +140,10 @@ class Promises:
             Committed: self._transaction_committed,
         }
 
-    # What ZooKeeper commits
+    # Transactions of ZooKeeper
 
     def committed(self, zxid: int, changes: Iterable[ZnodeChange]) -> None:
-        """A transaction of ZooKeeper."""
+        """ZooKeeper has committed a transaction."""
         for change in changes:
             path = change.path
             if path.startswith("/consumers/"):
@@ -168,6 +171,7 @@ class Promises:
             self._ended_before = {key: newest for key, newest in self._ended_before.items() if key[0] != group}
             return
         number = self._generations[group] = decode_generation(path, change.data).number
+        self._reached[group] = max(number, self._reached.get(group, 0))
         claim = self._claim(group)
         if claim is not None:
             self._given[group] = claim.czxid, number
@@ -211,7 +215,7 @@ class Promises:
         return found
 
     def _ended(self, path: str, metadata: TransactionMetadata) -> None:
-        """A decision counts as carried out: every partition has its marker, and every group its offsets."""
+        """A transaction is complete: every partition must have its marker, and every group its offsets."""
         where = f"transaction {metadata.transactional_id} of producer {metadata.producer_id} ended"
         for tp in sorted(metadata.partitions):
             who = self._around.still_open(tp, metadata.producer_id, metadata.producer_epoch)
@@ -220,13 +224,13 @@ class Promises:
         zxid, staged = self._staged.pop(path, (0, []))
         for group, tp, offset in staged:
             node = self._nodes.get(consumers.offset_path(group, tp))
-            # Offsets of what is deleted go with it.
+            # Offsets of deleted groups and topics do not count.
             is_kept = consumers.group_path(group) in self._nodes and topics.topic_path(tp.topic) in self._nodes
             is_doomed = admin.delete_topic_path(tp.topic) in self._nodes
             if (node is None or node.mzxid <= zxid) and is_kept and not is_doomed:
                 self._tell(f"{where}, and its offset {offset} of {tp} is not that of group {group}")
 
-    # What clients are told
+    # Answers to clients
 
     def is_coordinator(self, group: str, broker: str) -> bool:
         """Whether ``broker`` holds the claim on ``group`` now."""
@@ -234,28 +238,28 @@ class Promises:
         return claim is not None and claim.broker == broker
 
     def note(self, event: Event) -> None:
-        """What a client did, or was told."""
+        """Handle an event of a client."""
         take = self._takers.get(type(event))
         if take is not None:
             take(event)
 
     def _owned(self, event: Owned) -> None:
-        """A member was told its assignment."""
-        stored = self._generations.get(event.group, 0)
-        if stored < event.generation:
+        """A member got its assignment, perhaps late: it may have slept until its group was empty and removed."""
+        reached = self._reached.get(event.group, 0)
+        if reached < event.generation:
             self._tell(
                 f"group {event.group}: {event.owner} was told its assignment in generation {event.generation}, "
-                f"ZooKeeper has {stored}"
+                f"ZooKeeper has had {reached} at most"
             )
 
     def _heartbeating(self, event: Heartbeating) -> None:
         given, heard = self._given.get(event.group, (0, 0)), self._heard.get((event.group, event.owner))
-        self._asked[event.member] = _Asked(self._around.now(), given, heard)
+        self._asked[event.member, event.generation] = _Asked(self._around.now(), given, heard)
 
     def _heartbeat(self, event: Heartbeat) -> None:
-        """A coordinator confirmed a member. While it loads a group it confirms all, but not after it wrote a generation
-        under the same claim."""
-        asked, claim = self._asked.pop(event.member), self._claim(event.group)
+        """A coordinator confirmed a member. It may confirm any member while it loads the group, but not after it wrote
+        a generation under the same claim."""
+        asked, claim = self._asked.pop((event.member, event.generation)), self._claim(event.group)
         who = f"group {event.group}: {event.owner} ({event.member}) in generation {event.generation}"
         if claim is None or claim.broker != event.broker:
             self._confirmed_without_claim(event, asked.at, who)
@@ -274,8 +278,8 @@ class Promises:
         self._heard[key] = _Heard(claim.czxid, event.member, former)
 
     def _confirmed_without_claim(self, event: Heartbeat, asked_at: float, who: str) -> None:
-        """The coordinator notices after two thirds of the session timeout that ZooKeeper is silent, and then gives its
-        groups one session timeout more; ZooKeeper ended its claim after one."""
+        """A coordinator may confirm members for a time after ZooKeeper has ended its claim: it notices a silent
+        ZooKeeper after two thirds of the session timeout, and gives up its groups one session timeout later."""
         lost = self._lost.get((event.group, event.broker))
         if lost is None:
             return
@@ -289,13 +293,14 @@ class Promises:
             self._tell(f"{who} was confirmed by {event.broker}, whose claim had ended {asked_at - lost:.1f} s before")
 
     def _offset_staged(self, event: OffsetStaged) -> None:
-        """A producer was told that its offset is staged; before that, who asks may be shown what was there before."""
+        """A producer got the acknowledgement of a staged offset; readers before it may get the older offset."""
         for path, metadata in self._transactions.items():
             if metadata.transactional_id == event.transactional_id and metadata.state is TransactionState.ONGOING:
                 self._acknowledged[event.group, event.partition, event.transactional_id] = _staged_in(path, metadata)
 
     def _fetching(self, event: OffsetFetching) -> None:
-        """Any offset that is staged now, in a transaction that stays open, may not be passed over by the answer."""
+        """An onlooker requests offsets; the answer must regard all offsets that are staged now, if their transactions
+        stay open."""
         found: dict[str, _Staged] = {}
         above = offsets.staged_path(event.group)
         node = self._nodes.get(above)
@@ -324,12 +329,12 @@ class Promises:
             )
 
     def _offset_committing(self, event: OffsetCommitting) -> None:
-        """A member asks for a commit, perhaps once more."""
+        """A member requests a commit, perhaps repeatedly."""
         if event.generation >= 0:
             self._ended_before.setdefault(event, self._generations.get(event.group, 0))
 
     def _offset_committed(self, event: OffsetCommitted) -> None:
-        """A member was told that its offset is committed (one of a transaction is staged first, and copied later)."""
+        """A member got the acknowledgement of a commit (a transaction's offset is staged first, and copied later)."""
         newest = self._ended_before.pop(event, -1)
         if newest > event.generation >= 0:
             self._tell(
@@ -344,7 +349,7 @@ class Promises:
             )
 
     def _initialized(self, event: Initialized) -> None:
-        """A producer was given an epoch."""
+        """A producer got its id and epoch."""
         self._producers[event.producer] = event.producer_id, event.epoch
 
     def _sent(self, event: Sent) -> None:
@@ -353,7 +358,7 @@ class Promises:
             self._wrote[event.record.producer] = event.transaction
 
     def _transaction_committed(self, event: Committed) -> None:
-        """A producer was told that its transaction is committed; one without records needs no decision."""
+        """A producer got the acknowledgement of its commit; a transaction without records needs no decision."""
         producer = self._producers.get(event.producer)
         if producer is None or self._wrote.get(event.producer) != event.transaction:
             return

@@ -1,42 +1,29 @@
-"""Twisted's reactor for one simulated process: what the network room calls of it, on virtual time. Deterministic.
+"""Twisted's reactor for one simulated process: the methods that the network room calls, in virtual time. Deterministic.
 
-Answers to: ``twisted.internet.interfaces.{IReactorCore,IReactorTime,IReactorFDSet,IReactorTCP}`` in part.
+Answers to: ``twisted.internet.interfaces.{IReactorCore,IReactorTime,IReactorFDSet}`` in part.
 
-Readiness is level-triggered, as with epoll: a watched socket that can be read or written is called
-repeatedly. The control plane's transports are Twisted's own, on simulated sockets.
+Readiness is level-triggered, as with epoll: the reactor calls the reader or writer of a ready socket repeatedly.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
-import socket
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
-from twisted.internet import address, defer, tcp
-from twisted.internet import error as net_error
-from twisted.python import failure as failures
+from twisted.python.failure import Failure
 
-from kafkalite.common.errors import StartupError
+from kafkalite.network.reactor import Descriptor, ReadDescriptor, WriteDescriptor
 from kafkalite.testing.simulation.wires import SimSocket, SimSockets
 from kafkalite.testing.simulation.world import Life, ScheduledCall
 
 log = logging.getLogger(__name__)
 
-error: Any = net_error
-Failure: Any = failures.Failure
-
 _NOTICE = 0.00005
-"""Most seconds until a process comes back to a socket that still has something for it."""
+"""Greatest time in seconds until a process handles a socket that is still ready."""
 
 
 class SimReactor:
     """The reactor of ``life``."""
-
-    running = True
 
     def __init__(self, life: Life, sockets: SimSockets) -> None:
         self.sockets = sockets
@@ -50,65 +37,59 @@ class SimReactor:
         """Virtual seconds."""
         return self._life.world.now
 
-    def callLater(  # noqa: N802
-        self, delay: float, call: Callable[..., object], *args: Any, **named: Any
-    ) -> ScheduledCall:
+    def callLater(self, delay: float, call: Callable[..., object], *args: object) -> ScheduledCall:  # noqa: N802
         """Make the call after ``delay`` seconds."""
-        return self._life.call_later(delay, partial(call, **named) if named else call, *args)
+        return self._life.call_later(delay, call, *args)
 
-    def callFromThread(self, call: Callable[..., object], *args: Any) -> None:  # noqa: N802
+    def callFromThread(self, call: Callable[..., object], *args: object) -> None:  # noqa: N802
         """Make the call soon."""
         self._life.call_later(0, call, *args)
 
-    def callWhenRunning(self, call: Callable[..., object], *args: Any) -> None:  # noqa: N802
-        """Make the call soon."""
-        self._life.call_later(0, call, *args)
-
-    def addSystemEventTrigger(self, *_: Any) -> None:  # noqa: N802
-        """A simulated process is stopped by who runs it."""
+    def addSystemEventTrigger(self, *_: object) -> None:  # noqa: N802
+        """Does nothing, because the simulation stops the process."""
 
     # Descriptors
 
-    def addReader(self, reader: Any) -> None:  # noqa: N802
+    def addReader(self, reader: ReadDescriptor) -> None:  # noqa: N802
         """Call ``reader.doRead`` whenever its socket can be read."""
         sock = self._socket(reader)
         if sock is not None and sock.reader is not reader:
             sock.reader = reader
             self._look(sock)
 
-    def addWriter(self, writer: Any) -> None:  # noqa: N802
+    def addWriter(self, writer: WriteDescriptor) -> None:  # noqa: N802
         """Call ``writer.doWrite`` whenever its socket can be written."""
         sock = self._socket(writer)
         if sock is not None and sock.writer is not writer:
             sock.writer = writer
             self._look(sock)
 
-    def removeReader(self, reader: Any) -> None:  # noqa: N802
-        """Call it no more."""
+    def removeReader(self, reader: Descriptor) -> None:  # noqa: N802
+        """Stop the calls."""
         sock = self._socket(reader)
         if sock is not None and sock.reader is reader:
             sock.reader = None
 
-    def removeWriter(self, writer: Any) -> None:  # noqa: N802
-        """Call it no more."""
+    def removeWriter(self, writer: Descriptor) -> None:  # noqa: N802
+        """Stop the calls."""
         sock = self._socket(writer)
         if sock is not None and sock.writer is writer:
             sock.writer = None
 
-    def _socket(self, descriptor: Any) -> SimSocket | None:
+    def _socket(self, descriptor: Descriptor) -> SimSocket | None:
         sock = self.sockets.network.sockets.get(descriptor.fileno())
         if sock is not None and sock.woken is None:
             sock.woken = self._woken
         return sock
 
     def _woken(self, sock: SimSocket) -> None:
-        """The network did something to ``sock``: the process sees it at once, if it runs."""
+        """The network has changed ``sock``: the process handles it at once, if it runs."""
         if not sock.has_turn and sock.is_ready:
             sock.has_turn = True
             self._life.run(self._take_turn, sock)
 
     def _look(self, sock: SimSocket) -> None:
-        """The process asked for, or left, something that is there already: it comes back to it soon."""
+        """The process watches, or has left, a socket that is ready already: it handles it soon."""
         if not sock.has_turn and sock.is_ready:
             sock.has_turn = True
             self._life.call_later(_NOTICE * self._rng.random(), self._take_turn, sock)
@@ -123,124 +104,11 @@ class SimReactor:
             self._call(writer, writer.doWrite)
         self._look(sock)
 
-    def _call(self, descriptor: Any, call: Callable[[], Any]) -> None:
+    def _call(self, descriptor: Descriptor, call: Callable[[], object]) -> None:
         try:
-            why = call()
-        except Exception as failure:
+            call()
+        except Exception as error:
             log.exception("%s failed", descriptor)
-            why = failure
-        if why is not None:
-            # What Twisted's own transports return when the connection is over.
             self.removeReader(descriptor)
             self.removeWriter(descriptor)
-            descriptor.connectionLost(Failure(why))
-
-    # The control plane's connections
-
-    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> _Port:  # noqa: N802
-        """Listen. Raises ``CannotListenError``."""
-        try:
-            sock = self.sockets.bind(interface, port)
-        except StartupError as taken:
-            raise error.CannotListenError(interface, port, OSError(errno.EADDRINUSE, str(taken))) from None
-        self.sockets.listen(sock, backlog)
-        return _Port(self, sock, factory)
-
-    def connectTCP(self, host: str, port: int, factory: Any, timeout: float = 30.0) -> None:  # noqa: N802
-        """Connect; the factory is told of the outcome within ``timeout`` seconds."""
-        sock, _ = self.sockets.connect(host, port)
-        _Dialing(self, sock, factory, timeout)
-
-
-class _Transport(tcp.Connection):
-    """Twisted's own transport, on a simulated socket."""
-
-    def __init__(self, reactor: SimReactor, sock: SimSocket, protocol: Any) -> None:
-        everything: Any = reactor
-        handle: Any = sock
-        super().__init__(handle, protocol, everything)
-        self._local, self._remote = sock.getsockname(), sock.getpeername()
-        self.logstr = "simulated"
-        self.connected = 1
-
-    def getHost(self) -> address.IPv4Address:  # noqa: N802
-        """Own address."""
-        return address.IPv4Address("TCP", *self._local)
-
-    def getPeer(self) -> address.IPv4Address:  # noqa: N802
-        """The other side's address."""
-        return address.IPv4Address("TCP", *self._remote)
-
-
-def _connect(reactor: SimReactor, sock: SimSocket, factory: Any) -> None:
-    protocol = factory.buildProtocol(address.IPv4Address("TCP", *sock.getpeername()))
-    if protocol is None:
-        sock.close()
-        return
-    transport: Any = _Transport(reactor, sock, protocol)
-    transport.startReading()
-    protocol.makeConnection(transport)
-
-
-class _Port:
-    """A listening socket that makes transports."""
-
-    def __init__(self, reactor: SimReactor, sock: SimSocket, factory: Any) -> None:
-        self._reactor = reactor
-        self._sock = sock
-        self._factory = factory
-        reactor.addReader(self)
-
-    def fileno(self) -> int:
-        return self._sock.fileno()
-
-    def getHost(self) -> address.IPv4Address:  # noqa: N802
-        """Where it listens."""
-        return address.IPv4Address("TCP", *self._sock.getsockname())
-
-    def doRead(self) -> None:  # noqa: N802
-        """A connection came."""
-        sock, _ = self._sock.accept()
-        _connect(self._reactor, sock, self._factory)
-
-    def connectionLost(self, _: Any) -> None:  # noqa: N802
-        self._sock.close()
-
-    def stopListening(self) -> defer.Deferred[None]:  # noqa: N802
-        """Accept no more."""
-        self._reactor.removeReader(self)
-        self._sock.close()
-        return defer.succeed(None)
-
-
-class _Dialing:
-    """A connection on its way."""
-
-    def __init__(self, reactor: SimReactor, sock: SimSocket, factory: Any, timeout: float) -> None:
-        self._reactor = reactor
-        self._sock = sock
-        self._factory = factory
-        self._timer = reactor.callLater(timeout, self._failed, error.TimeoutError())
-        reactor.addWriter(self)
-
-    def fileno(self) -> int:
-        return self._sock.fileno()
-
-    def doWrite(self) -> None:  # noqa: N802
-        """It stands, or was refused."""
-        result = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if result:
-            self._failed(error.ConnectError(result, os.strerror(result)))
-            return
-        self._timer.cancel()
-        self._reactor.removeWriter(self)
-        _connect(self._reactor, self._sock, self._factory)
-
-    def connectionLost(self, reason: Any) -> None:  # noqa: N802
-        self._failed(reason.value)
-
-    def _failed(self, why: BaseException) -> None:
-        self._timer.cancel()
-        self._reactor.removeWriter(self)
-        self._sock.close()
-        self._factory.clientConnectionFailed(None, Failure(why))
+            descriptor.connectionLost(Failure(error))  # type: ignore[no-untyped-call]

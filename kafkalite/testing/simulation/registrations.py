@@ -1,6 +1,6 @@
-"""A connected broker must register in ZooKeeper, because otherwise no partition can be led by it.
+"""A connected broker must register in ZooKeeper, because otherwise it can lead no partition.
 
-Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
+Answers to: nothing in Kafka. Pure: it reads the brokers' state and changes nothing.
 
 The end of a history shows a broker that gave up only if its session lasts until then.
 """
@@ -14,14 +14,14 @@ from kafkalite.testing.simulation.laggards import reaches_zookeeper, zookeeper_i
 from kafkalite.zk.znodes.brokers import broker_path
 
 _LIMIT = 4.0
-"""Virtual seconds for a registration, with some that fail: one is tried again after a second."""
+"""Virtual seconds for a registration with some failed attempts, which are repeated after a second."""
 
 
 class Registrations:
-    """How long each broker has been connected in one session without a znode of its own.
+    """Measures how long each broker has been connected in one session without its znode.
 
-    A former znode that stands still does not count, because the broker has to wait for its end. ``is_cut_off``: whether
-    a fault stands between a broker and ZooKeeper. ``tell`` is called with each breach.
+    The time with a znode of an earlier session does not count, because the broker must wait for its end.
+    ``is_cut_off``: whether a fault affects a broker's connection to ZooKeeper. ``tell`` gets each violation.
     """
 
     def __init__(self, cluster: SimCluster, is_cut_off: Callable[[int], bool], tell: Callable[[str], object]) -> None:
@@ -29,10 +29,10 @@ class Registrations:
         self._is_cut_off = is_cut_off
         self._tell = tell
         self._missing: dict[tuple[int, int], float] = {}
-        """Broker and session → since when it has not been registered."""
+        """Broker and session → time since which the broker has not been registered."""
 
     def look(self) -> None:
-        """Look at all brokers."""
+        """Check all brokers."""
         missing: dict[tuple[int, int], float] = {}
         now = self._cluster.world.now
         if zookeeper_is_well(self._cluster):

@@ -1,11 +1,11 @@
-"""The faults of a history: single ones, and scenarios composed of several that belong together.
+"""The faults of a history: single faults, and scenarios composed of several faults.
 
 Answers to: nothing in Kafka; the nemeses of Jepsen's tests. Deterministic: a scenario depends only on its own
-random source and on the state of the cluster at that moment.
+random source and on the current state of the cluster.
 
-Uniform faults find little: most defects need two or three events in one order. Each composed scenario below is named
-after the trap, or after the bug in a real system, that it came from. A scenario heals its own faults; scenarios run
-concurrently, so each step of one must be harmless if another one was faster.
+Random single faults find few defects, because most defects need two or three events in a certain order. The docstring
+of a composed scenario names the trap, or the bug in a real system, from which it comes. A scenario heals its own
+faults. Scenarios run concurrently, so each step must be harmless if another scenario has changed its target before.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Play = Callable[[FaultInjector, random.Random], Awaitable[None]]
 
 
 class Scenario(NamedTuple):
-    """One kind of disorder. ``single``: one fault that comes and goes, with nothing composed."""
+    """One kind of disorder. ``single``: one fault that is injected and healed, not a composed scenario."""
 
     play: Play
     single: bool
     needs: frozenset[str]
-    """What must be switched on for it: ``power``, ``disk``, ``admin``."""
+    """Options of the plan that the scenario needs: ``power``, ``disk``, ``admin``."""
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {}
-"""By name; plans name them, so that a failing history can be told and shrunk."""
+"""Name → scenario. Plans contain the names, so that a failing history can be printed and shrunk."""
 
 
 def _scenario(*needs: str, single: bool = False) -> Callable[[Play], Play]:
@@ -47,7 +47,7 @@ def _some_partition(inject: FaultInjector, rng: random.Random) -> TopicPartition
 
 
 def _written_partition(inject: FaultInjector, rng: random.Random) -> TopicPartition | None:
-    """One to which every history writes: a follower of a quiet partition never falls behind."""
+    """A partition to which every history writes, because a follower of an idle partition never falls behind."""
     partitions = [tp for tp in inject.partitions() if tp.topic == "orders"]
     return rng.choice(partitions) if partitions else None
 
@@ -58,7 +58,7 @@ def _some_coordinator(inject: FaultInjector, rng: random.Random) -> int | None:
 
 
 async def _some_group_coordinator(inject: FaultInjector, rng: random.Random) -> int | None:
-    """One whose group has members, because nothing else shows what it answers."""
+    """A coordinator of a group with members, because only members show its answers."""
     await inject.wait_until(lambda: bool(inject.group_coordinators()), 4)
     coordinators = inject.group_coordinators()
     return rng.choice(coordinators) if coordinators else None
@@ -73,7 +73,7 @@ def _followers(inject: FaultInjector, tp: TopicPartition) -> list[int]:
 
 @_scenario(single=True)
 async def kill_a_broker(inject: FaultInjector, rng: random.Random) -> None:
-    """``kill -9``: the page cache stays, the guardian ends the session."""
+    """Kill a broker by ``kill -9``: the page cache stays, and the guardian ends the session."""
     broker = rng.choice(inject.brokers)
     inject.kill(broker)
     await inject.sleep(rng.uniform(0.05, 6))
@@ -82,7 +82,7 @@ async def kill_a_broker(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def kill_a_leader(inject: FaultInjector, rng: random.Random) -> None:
-    """The same for the broker that leads some partition."""
+    """Kill the leader of a random partition."""
     tp = _some_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER:
         return
@@ -94,7 +94,7 @@ async def kill_a_leader(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def kill_the_controller(inject: FaultInjector, rng: random.Random) -> None:
-    """The same for the controller."""
+    """Kill the controller."""
     broker = inject.controller()
     if broker is None:
         return
@@ -105,7 +105,7 @@ async def kill_the_controller(inject: FaultInjector, rng: random.Random) -> None
 
 @_scenario(single=True)
 async def restart_a_broker(inject: FaultInjector, rng: random.Random) -> None:
-    """A controlled shutdown and a start."""
+    """Stop a broker by a controlled shutdown, and start it."""
     broker = rng.choice(inject.brokers)
     await inject.stop(broker)
     await inject.sleep(rng.uniform(0.1, 3))
@@ -114,7 +114,7 @@ async def restart_a_broker(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario("power", single=True)
 async def lose_power_of_a_machine(inject: FaultInjector, rng: random.Random) -> None:
-    """Data that were not synced are lost; other machines notice only by silence."""
+    """A machine loses its unsynced data; other machines notice the failure only by timeouts."""
     broker = rng.choice(inject.brokers)
     if inject.lose_power(broker):
         await inject.sleep(rng.uniform(0.1, 8))
@@ -123,7 +123,7 @@ async def lose_power_of_a_machine(inject: FaultInjector, rng: random.Random) -> 
 
 @_scenario(single=True)
 async def pause_a_broker(inject: FaultInjector, rng: random.Random) -> None:
-    """SIGSTOP: a long collection of garbage, a suspended machine."""
+    """Pause a broker (SIGSTOP), like a long garbage collection or a suspended machine."""
     broker = rng.choice(inject.brokers)
     inject.pause(broker)
     await inject.sleep(rng.uniform(0.2, 8))
@@ -132,7 +132,7 @@ async def pause_a_broker(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def pause_clients(inject: FaultInjector, rng: random.Random) -> None:
-    """Clients sleep through rebalances, or through the ends of their transactions, and then go on as before."""
+    """Clients are paused during rebalances, or during the ends of their transactions, and then continue."""
     clients = inject.clients()
     sleepers = rng.sample(clients, rng.randint(1, max(1, len(clients) // 2)))
     for client in sleepers:
@@ -145,7 +145,7 @@ async def pause_clients(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def lose_answers_of_a_broker(inject: FaultInjector, rng: random.Random) -> None:
-    """One broker carries out its clients' requests, but its answers do not arrive: the clients ask again."""
+    """One broker executes its clients' requests, but its answers are lost, so the clients repeat their requests."""
     broker = rng.choice(inject.brokers)
     for _ in range(rng.randint(1, 3)):
         inject.hold_answers(broker)
@@ -158,7 +158,7 @@ async def lose_answers_of_a_broker(inject: FaultInjector, rng: random.Random) ->
 
 @_scenario(single=True)
 async def cut_two_brokers_off(inject: FaultInjector, rng: random.Random) -> None:
-    """Nothing travels between two brokers; both reach ZooKeeper and the clients."""
+    """Two brokers cannot reach each other; both reach ZooKeeper and the clients."""
     one, other = rng.sample(inject.brokers, 2)
     inject.hold(one, other)
     await inject.sleep(rng.uniform(0.3, 6))
@@ -167,7 +167,7 @@ async def cut_two_brokers_off(inject: FaultInjector, rng: random.Random) -> None
 
 @_scenario(single=True)
 async def cut_one_way(inject: FaultInjector, rng: random.Random) -> None:
-    """What one broker says to another does not arrive; the answers do."""
+    """Bytes from one broker to another do not arrive; bytes in the other direction do."""
     one, other = rng.sample(inject.brokers, 2)
     inject.hold(one, other, one_way=True)
     await inject.sleep(rng.uniform(0.3, 6))
@@ -176,7 +176,7 @@ async def cut_one_way(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def isolate_a_broker(inject: FaultInjector, rng: random.Random) -> None:
-    """One broker hears no other broker; clients and ZooKeeper still do."""
+    """One broker cannot reach any other broker; clients and ZooKeeper reach it."""
     broker = rng.choice(inject.brokers)
     others = [other for other in inject.brokers if other != broker]
     for other in others:
@@ -188,7 +188,7 @@ async def isolate_a_broker(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def reset_connections(inject: FaultInjector, rng: random.Random) -> None:
-    """All connections of a broker break at once, clients' connections too; answers under way are lost."""
+    """All connections of a broker break at once, clients' connections included; answers in flight are lost."""
     for _ in range(rng.randint(1, 4)):
         inject.reset(rng.choice(inject.brokers))
         await inject.sleep(rng.uniform(0.05, 0.6))
@@ -196,7 +196,7 @@ async def reset_connections(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def slow_network(inject: FaultInjector, rng: random.Random) -> None:
-    """Everything of one broker takes long: batches arrive after timeouts, and are sent once more."""
+    """All bytes to and from one broker are late, so batches arrive after timeouts and are repeated."""
     broker = rng.choice(inject.brokers)
     inject.slow(broker, rng.uniform(0.05, 0.8))
     await inject.sleep(rng.uniform(0.5, 5))
@@ -205,7 +205,7 @@ async def slow_network(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def slow_readers(inject: FaultInjector, rng: random.Random) -> None:
-    """Clients read what one broker says in small pieces: answers wait in the broker, and grow old there."""
+    """Clients read one broker's answers in small pieces, so answers wait in the broker for a long time."""
     broker = rng.choice(inject.brokers)
     inject.slow_readers(broker, rng.choice((64, 512, 4096)))
     await inject.sleep(rng.uniform(0.5, 5))
@@ -214,7 +214,7 @@ async def slow_readers(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def cut_a_broker_off_zookeeper(inject: FaultInjector, rng: random.Random) -> None:
-    """SUSPENDED, perhaps for longer than the session lives."""
+    """A broker loses its connection to ZooKeeper, perhaps for longer than its session timeout."""
     broker = rng.choice(inject.brokers)
     inject.cut_zookeeper(broker)
     await inject.sleep(rng.uniform(0.2, 8))
@@ -223,7 +223,7 @@ async def cut_a_broker_off_zookeeper(inject: FaultInjector, rng: random.Random) 
 
 @_scenario(single=True)
 async def swallow_zookeepers_answers(inject: FaultInjector, rng: random.Random) -> None:
-    """Writes take effect, and the broker does not learn of it."""
+    """A broker's writes to ZooKeeper take effect, and their answers are lost."""
     broker = rng.choice(inject.brokers)
     inject.swallow_zookeeper_answers(broker)
     await inject.sleep(rng.uniform(0.2, 5))
@@ -232,7 +232,7 @@ async def swallow_zookeepers_answers(inject: FaultInjector, rng: random.Random) 
 
 @_scenario(single=True)
 async def reset_zookeeper_connections(inject: FaultInjector, rng: random.Random) -> None:
-    """A broker's connection to ZooKeeper breaks several times, with reads, writes and watches under way."""
+    """A broker's connection to ZooKeeper breaks several times, with outstanding reads, writes and watches."""
     broker = rng.choice(inject.brokers)
     for _ in range(rng.randint(1, 5)):
         inject.reset_zookeeper_connection(broker)
@@ -241,13 +241,13 @@ async def reset_zookeeper_connections(inject: FaultInjector, rng: random.Random)
 
 @_scenario(single=True)
 async def expire_a_session(inject: FaultInjector, rng: random.Random) -> None:
-    """ZooKeeper expires the session of a healthy broker, with its requests in progress."""
+    """ZooKeeper expires the session of a healthy broker with outstanding requests."""
     inject.expire_session(rng.choice(inject.brokers))
 
 
 @_scenario(single=True)
 async def kill_a_zookeeper_server(inject: FaultInjector, rng: random.Random) -> None:
-    """Its clients are suspended and find another server; where it led, nothing is written until another leads."""
+    """The clients of a killed server reconnect to another one; if it led, writes wait for the next leader."""
     server = rng.randrange(inject.zookeeper_servers)
     inject.kill_zookeeper_server(server)
     await inject.sleep(rng.uniform(0.3, 5))
@@ -256,7 +256,7 @@ async def kill_a_zookeeper_server(inject: FaultInjector, rng: random.Random) -> 
 
 @_scenario(single=True)
 async def lag_a_zookeeper_server(inject: FaultInjector, rng: random.Random) -> None:
-    """The brokers that are connected to one server read what was true some time ago."""
+    """The brokers that are connected to one ZooKeeper server read old states."""
     server = rng.randrange(inject.zookeeper_servers)
     inject.lag_zookeeper_server(server, rng.uniform(0.1, 2))
     await inject.sleep(rng.uniform(1, 6))
@@ -265,7 +265,7 @@ async def lag_a_zookeeper_server(inject: FaultInjector, rng: random.Random) -> N
 
 @_scenario("disk", single=True)
 async def fill_a_disk(inject: FaultInjector, rng: random.Random) -> None:
-    """No space is left for a while; work is refused, nothing is lost, the directory stays."""
+    """A disk is full for a while; the broker refuses appends, loses no record, and keeps the directory online."""
     broker = rng.choice(inject.brokers)
     inject.fill_disk(broker, rng.randint(0, 4000))
     await inject.sleep(rng.uniform(0.5, 4))
@@ -274,7 +274,7 @@ async def fill_a_disk(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario("disk", single=True)
 async def break_a_disk(inject: FaultInjector, rng: random.Random) -> None:
-    """An I/O error takes the directory offline; the disk is mended, and the process started anew."""
+    """An I/O error takes the directory offline; then the disk is repaired, and the process restarted."""
     broker = rng.choice(inject.brokers)
     inject.break_disk(broker, rng.choice(("write", "fsync", "read")), rng.randint(0, 20))
     await inject.sleep(rng.uniform(1, 5))
@@ -286,19 +286,19 @@ async def break_a_disk(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario("disk", single=True)
 async def disk_reads_a_wrong_bit(inject: FaultInjector, rng: random.Random) -> None:
-    """A bad cable or controller: readers, followers and the cleaner refuse the batch by its CRC, until it is mended."""
+    """A disk reads a wrong bit: readers, followers and the cleaner refuse the batch by its CRC until the repair."""
     broker = rng.choice(inject.brokers)
     if inject.flip_a_bit(broker, rng):
         await inject.sleep(rng.uniform(0.5, 4))
         inject.mend_bits(broker)
 
 
-# Composed pieces
+# Composed scenarios
 
 
 @_scenario()
 async def laggard_then_the_rest_dies(inject: FaultInjector, rng: random.Random) -> None:
-    """One follower falls out of the ISR, then all the others die: the one that is left must not lead.
+    """One follower leaves the ISR, then all other replicas die: the follower must not become leader.
 
     From the unclean elections of Kafka before 0.11 (``unclean.leader.election.enable`` was on by default).
     """
@@ -324,7 +324,7 @@ async def laggard_then_the_rest_dies(inject: FaultInjector, rng: random.Random) 
 
 @_scenario()
 async def isr_write_with_unknown_outcome(inject: FaultInjector, rng: random.Random) -> None:
-    """The leader shrinks the ISR and does not learn whether it was written; then the others die.
+    """The leader shrinks the ISR and does not learn the outcome of the write; then the other replicas die.
 
     The high watermark must not advance on an ISR that ZooKeeper has not acknowledged (KAFKA-13091's family).
     """
@@ -352,9 +352,9 @@ async def isr_write_with_unknown_outcome(inject: FaultInjector, rng: random.Rand
 
 @_scenario()
 async def isr_grows_with_unknown_outcome(inject: FaultInjector, rng: random.Random) -> None:
-    """The ISR grows, the leader does not learn of it, and the new member falls behind at once.
+    """The leader adds a member to the ISR, does not learn the outcome, and the member falls behind at once.
 
-    The member counts for the high watermark as soon as the write is under way, and until it is known not to hold.
+    The member counts for the high watermark from the write until the leader knows that the write failed.
     """
     tp = _written_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER or not _followers(inject, tp):
@@ -365,13 +365,13 @@ async def isr_grows_with_unknown_outcome(inject: FaultInjector, rng: random.Rand
     if not await inject.wait_until(lambda: laggard not in inject.isr(tp), 6):
         inject.release(laggard, leader)
         return
-    # The leader learns of the shrinking: with that write under way it would begin no other.
+    # Wait until the leader knows that the shrink succeeded, because it starts no second write before that.
     await inject.sleep(rng.uniform(0.1, 0.3))
     inject.slow_zookeeper(leader, rng.uniform(0.1, 0.3))
     inject.release(laggard, leader)
     await inject.wait_until(lambda: laggard in inject.isr(tp), 3)
     inject.hold(laggard, leader)
-    # With its connection the leader loses the answer, which is on its way.
+    # The broken connection loses the answer to the write.
     inject.reset_zookeeper_connection(leader)
     await inject.sleep(rng.uniform(0.5, 2))
     inject.unslow_zookeeper(leader)
@@ -383,10 +383,48 @@ async def isr_grows_with_unknown_outcome(inject: FaultInjector, rng: random.Rand
 
 
 @_scenario()
-async def laggard_meets_a_fresh_leader(inject: FaultInjector, rng: random.Random) -> None:
-    """A follower that was out of the ISR fetches from a leader that has not heard how far the former one was.
+async def isr_shrinks_during_an_election(inject: FaultInjector, rng: random.Random) -> None:
+    """The leader removes a follower from the ISR between the controller's read of the state and its write.
 
-    It may join only with all that the leader had when its epoch began (KAFKA-7128).
+    The controller's write must fail, or else it brings the removed follower back (the expected ``zkVersion`` of
+    ``KafkaZkClient.updateLeaderAndIsr``).
+    """
+    for _ in range(2):
+        await inject.wait_until(lambda: inject.controller() is not None, 4)
+        controller = inject.controller()
+        leaders = sorted({inject.leader(tp) for tp in inject.partitions()} - {NO_LEADER, controller})
+        if controller is None or not leaders:
+            return
+        leader = rng.choice(leaders)
+        failing = rng.choice([broker for broker in inject.brokers if broker not in (controller, leader)])
+        laggard = rng.choice([broker for broker in inject.brokers if broker not in (failing, leader)])
+
+        def is_about_to_shrink(leader: int = leader, members: frozenset[int] = frozenset((failing, laggard))) -> bool:
+            return any(
+                inject.leader(tp) == leader and members <= set(inject.isr(tp)) and inject.is_isr_pending(tp)
+                for tp in inject.partitions()
+            )
+
+        distance = rng.uniform(0.02, 0.08)
+        inject.slow_zookeeper(controller, distance)
+        inject.slow_zookeeper(leader, distance * rng.uniform(1.3, 2))
+        inject.hold(laggard, leader, one_way=True)
+        if await inject.wait_until(is_about_to_shrink, 5, look=0.01):
+            # The controller's write arrives after six messages to and from ZooKeeper, the leader's after three.
+            inject.kill(failing)
+            await inject.sleep(10 * distance)
+        inject.unslow_zookeeper(leader)
+        inject.unslow_zookeeper(controller)
+        inject.release(laggard, leader)
+        inject.start(failing)
+        await inject.sleep(rng.uniform(0.5, 1.5))
+
+
+@_scenario()
+async def laggard_meets_a_fresh_leader(inject: FaultInjector, rng: random.Random) -> None:
+    """A follower outside the ISR fetches from a new leader that does not know the last high watermark yet.
+
+    The follower may join the ISR only with all records that the leader had when its epoch began (KAFKA-7128).
     """
     tp = _written_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER or len(_followers(inject, tp)) < 2:
@@ -396,7 +434,7 @@ async def laggard_meets_a_fresh_leader(inject: FaultInjector, rng: random.Random
     inject.hold(laggard, leader)
     inject.slow_zookeeper(leader, rng.uniform(0.1, 0.3))
     if await inject.wait_until(lambda: laggard not in inject.isr(tp), 6):
-        # The high watermark moves once the leader knows that the ISR is smaller; its heir does not hear of that.
+        # The leader advances the high watermark once it knows the smaller ISR; the next leader does not learn that.
         inject.hold(leader, heir, one_way=True)
         await inject.sleep(rng.uniform(0.3, 0.6))
     inject.unslow_zookeeper(leader)
@@ -410,14 +448,15 @@ async def laggard_meets_a_fresh_leader(inject: FaultInjector, rng: random.Random
 
 @_scenario()
 async def last_high_watermark_is_not_taken(inject: FaultInjector, rng: random.Random) -> None:
-    """The answer that tells a follower the high watermark comes when it has another leader epoch, and is dropped.
+    """A follower drops the answer with the last high watermark, because its leader epoch has changed meanwhile.
 
-    Nothing more is written, so the leader has to tell it once more (seed 23 of the first histories).
+    No further record is written, so the leader must send the high watermark again (seed 23 of the first histories).
     """
-    # Producers that begin later would tell the follower.
+    # Wait, because further records of starting producers would bring the high watermark to the follower.
     await inject.sleep(rng.uniform(1, 2.5))
     controller = inject.controller()
-    # The controller's request has to overtake the answer, and its session to go on.
+    # The leader is not the controller, because the controller's request must overtake the answer, and the controller
+    # must keep its session.
     choice = [
         tp for tp in inject.partitions() if tp.topic == "orders" and inject.leader(tp) not in (NO_LEADER, controller)
     ]
@@ -438,7 +477,7 @@ async def last_high_watermark_is_not_taken(inject: FaultInjector, rng: random.Ra
         inject.pause_client(client)
     if await inject.wait_until(is_to_be_told, 2, look=0.005):
         inject.hold(leader, follower, one_way=True)
-        # The poll ends, so that no request waits at the leader which it would refuse for its epoch.
+        # Wait for the end of the long poll, so that no request of the old epoch waits at the leader.
         await inject.sleep(0.65)
         epoch = inject.leader_epoch(tp)
         inject.expire_session(expired)
@@ -453,7 +492,7 @@ async def last_high_watermark_is_not_taken(inject: FaultInjector, rng: random.Ra
 
 @_scenario()
 async def all_followers_lag(inject: FaultInjector, rng: random.Random) -> None:
-    """No follower fetches, for longer than the ISR may wait: the leader stays alone in it, and refuses records."""
+    """No follower fetches for longer than the maximum lag, so the leader is alone in the ISR and refuses records."""
     tp = _written_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER:
         return
@@ -469,9 +508,9 @@ async def all_followers_lag(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario()
 async def truncated_while_it_flushes(inject: FaultInjector, rng: random.Random) -> None:
-    """On a slow disk a former leader is truncated and appended to before it hears that its last flush is done.
+    """On a slow disk a former leader truncates and appends before it learns that its last flush is complete.
 
-    The flush says nothing of what was written after the truncation.
+    The flush does not cover the records that were written after the truncation.
     """
     tp = _written_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER:
@@ -496,7 +535,7 @@ async def truncated_while_it_flushes(inject: FaultInjector, rng: random.Random) 
 
 @_scenario()
 async def leader_cut_off_then_followers_restarted(inject: FaultInjector, rng: random.Random) -> None:
-    """A leader that no follower reaches goes on serving; its followers elect, restart, and must not be truncated to it.
+    """A leader without reachable followers keeps serving; another one is elected, and the followers must not truncate.
 
     From the truncation by high watermark that KIP-101 and KIP-279 replaced.
     """
@@ -521,9 +560,9 @@ async def leader_cut_off_then_followers_restarted(inject: FaultInjector, rng: ra
 
 @_scenario()
 async def unacknowledged_tail_then_elections(inject: FaultInjector, rng: random.Random) -> None:
-    """A leader keeps a tail that no follower has, and two elections follow before it is back.
+    """A leader has records that no follower has, and two elections follow before it is back.
 
-    Recovery that moves leader epochs then lets the replicas diverge (defect 4 of the first histories).
+    The replicas diverge if the recovery changes leader epochs (defect 4 of the first histories).
     """
     tp = _some_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER:
@@ -554,7 +593,7 @@ async def unacknowledged_tail_then_elections(inject: FaultInjector, rng: random.
 
 @_scenario()
 async def mute_controller(inject: FaultInjector, rng: random.Random) -> None:
-    """The controller decides, and its requests arrive seconds later, when they are no longer true."""
+    """The controller's requests arrive seconds late, when its decisions are outdated."""
     controller = inject.controller()
     if controller is None:
         return
@@ -576,7 +615,7 @@ async def mute_controller(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario()
 async def paused_leader_with_requests_in_flight(inject: FaultInjector, rng: random.Random) -> None:
-    """A leader sleeps longer than its session with produces and fetches in its buffers, and wakes as a zombie."""
+    """A leader is paused past its session timeout with Produce and Fetch requests in its buffers, and resumed."""
     tp = _some_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER:
         return
@@ -592,7 +631,7 @@ async def paused_leader_with_requests_in_flight(inject: FaultInjector, rng: rand
 
 @_scenario()
 async def paused_controller(inject: FaultInjector, rng: random.Random) -> None:
-    """A controller sleeps through its successor's election and wakes in the middle of an event: split brain."""
+    """A controller is paused within an event, and resumed after its successor's election."""
     controller = inject.controller()
     if controller is None:
         return
@@ -608,7 +647,7 @@ async def paused_controller(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario("power")
 async def quick_reboots(inject: FaultInjector, rng: random.Random) -> None:
-    """Machines lose power and are back before their sessions end, one after the other has caught up."""
+    """Machines lose power and are back before their sessions end, each after the one before has caught up."""
     for _ in range(rng.randint(1, 3)):
         broker = rng.choice(inject.brokers)
         if not inject.lose_power(broker):
@@ -621,7 +660,7 @@ async def quick_reboots(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario("power")
 async def rolling_power_loss(inject: FaultInjector, rng: random.Random) -> None:
-    """Every machine loses power in turn, each when the one before holds again all that was acknowledged."""
+    """Every machine loses power in turn, each after the one before has all acknowledged records again."""
     for broker in rng.sample(inject.brokers, len(inject.brokers)):
         await inject.wait_until(inject.power_may_fail, 10)
         if inject.lose_power(broker):
@@ -631,9 +670,10 @@ async def rolling_power_loss(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario("power")
 async def power_after_an_unclean_start(inject: FaultInjector, rng: random.Random) -> None:
-    """Killed, started, checkpointed, and then the power goes: what was read at the start was never synced.
+    """A broker is killed, starts, writes its checkpoints, and loses power, though the log read at its start was not
+    synced.
 
-    A recovery point at the log's end after an unclean start is a lie (defect 1 of the first histories).
+    The recovery point must not be the log's end after an unclean start (defect 1 of the first histories).
     """
     broker = rng.choice(inject.brokers)
     inject.kill(broker)
@@ -647,9 +687,9 @@ async def power_after_an_unclean_start(inject: FaultInjector, rng: random.Random
 
 @_scenario("power")
 async def power_after_a_truncation(inject: FaultInjector, rng: random.Random) -> None:
-    """A leader with a tail of its own is truncated as a follower, is appended to, and loses power.
+    """A leader with records of its own becomes a follower, truncates, appends, and loses power.
 
-    A checkpointed recovery point above the truncated end hides a hole (defect 2 of the first histories).
+    The checkpointed recovery point must not be above the truncated end (defect 2 of the first histories).
     """
     tp = _some_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER:
@@ -670,7 +710,7 @@ async def power_after_a_truncation(inject: FaultInjector, rng: random.Random) ->
 
 @_scenario("power")
 async def restart_that_no_controller_saw(inject: FaultInjector, rng: random.Random) -> None:
-    """A machine loses power and is back while the controller is suspended or there is none.
+    """A machine loses power and is back while the controller is cut off from ZooKeeper or dead.
 
     Kafka's ZooKeeper mode loses records here at a change of controllers (defect 3 of the first histories).
     """
@@ -705,9 +745,9 @@ async def restart_that_no_controller_saw(inject: FaultInjector, rng: random.Rand
 
 @_scenario("power")
 async def isr_change_hides_a_restart(inject: FaultInjector, rng: random.Random) -> None:
-    """While the controller is suspended a follower loses power and is back, and the leader shrinks another one out.
+    """While the controller is cut off, one follower restarts after a power loss, and the leader removes another one.
 
-    The state is then younger than the registration that would tell (defect 7 of the first histories).
+    The state is then newer than the registration after the power loss (defect 7 of the first histories).
     """
     tp = _some_partition(inject, rng)
     controller = inject.controller()
@@ -733,9 +773,9 @@ async def isr_change_hides_a_restart(inject: FaultInjector, rng: random.Random) 
 
 @_scenario("power")
 async def leader_bounces_while_its_follower_dies(inject: FaultInjector, rng: random.Random) -> None:
-    """A slow controller finds a leader that came back without its tail, and a follower that has all of it gone.
+    """A slow controller finds at the same time that a leader came back shortened and that the longer followers died.
 
-    Handled in one plan the shortened log leads (defect 6 of the first histories).
+    If it handles both in one plan, the shortened log leads (defect 6 of the first histories).
     """
     tp = _some_partition(inject, rng)
     controller = inject.controller()
@@ -757,10 +797,10 @@ async def leader_bounces_while_its_follower_dies(inject: FaultInjector, rng: ran
 
 @_scenario()
 async def session_lost_during_a_quick_restart(inject: FaultInjector, rng: random.Random) -> None:
-    """A broker is back before its former znode is gone, waits for it, and loses the new session in that wait.
+    """A broker is back before its former znode is deleted, waits for that, and loses its new session meanwhile.
 
-    A leader bound to the wrong session can never change an ISR (defect 5 of the first histories): the others restart,
-    so that this broker leads, and has to take them back.
+    A leader bound to the wrong session can never change an ISR (defect 5 of the first histories). The other brokers
+    restart, so that this broker leads and must add them to the ISR.
     """
     broker = rng.choice(inject.brokers)
     inject.kill(broker, guardian_dies_too=True)
@@ -782,9 +822,9 @@ async def session_lost_during_a_quick_restart(inject: FaultInjector, rng: random
 
 @_scenario("power")
 async def held_fetch_of_an_earlier_life(inject: FaultInjector, rng: random.Random) -> None:
-    """A fetch of a follower arrives at the leader after that follower lost power and came back shorter.
+    """A follower's fetch arrives at the leader after the follower lost power and came back shortened.
 
-    It must not count as progress of the present follower (KIP-903 fences by broker epoch).
+    The fetch must not count as progress of the restarted follower (KIP-903 fences by broker epoch).
     """
     tp = _written_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER or not _followers(inject, tp):
@@ -792,7 +832,7 @@ async def held_fetch_of_an_earlier_life(inject: FaultInjector, rng: random.Rando
     leader, follower = inject.leader(tp), rng.choice(_followers(inject, tp))
 
     def asks_for_more() -> bool:
-        """Whether the follower has all, so that it could join the ISR, and the leader does not know."""
+        """Whether the follower has all records, so that it could join the ISR, and the leader does not know that."""
         ends = inject.ends(tp)
         return inject.known_end(tp, follower) < ends.get(leader, 0) == ends.get(follower, 0)
 
@@ -804,7 +844,7 @@ async def held_fetch_of_an_earlier_life(inject: FaultInjector, rng: random.Rando
         inject.release(follower, leader)
         await inject.sleep(rng.uniform(0.05, 0.3))
     if asks_for_more() and rng.random() < 0.8:
-        # Nothing more is written, and the leader takes the follower out by itself, within the same leader epoch.
+        # No record is written, and the leader removes the follower from the ISR within the same leader epoch.
         clients = inject.clients()
         for client in clients:
             inject.pause_client(client)
@@ -830,20 +870,21 @@ async def held_fetch_of_an_earlier_life(inject: FaultInjector, rng: random.Rando
 
 @_scenario()
 async def zookeeper_leader_lost_in_a_multi(inject: FaultInjector, rng: random.Random) -> None:
-    """ZooKeeper's leader dies while the controller writes elections; each multi holds whole or not at all."""
+    """ZooKeeper's leader dies while the controller writes elections; each multi takes effect as a whole or not."""
     victim = rng.choice(inject.brokers)
     inject.kill(victim)
     await inject.sleep(rng.uniform(0, 0.05))
     server = inject.zookeeper_leader()
-    inject.kill_zookeeper_server(server)
-    await inject.sleep(rng.uniform(0.5, 4))
-    inject.start_zookeeper_server(server)
+    if server is not None:
+        inject.kill_zookeeper_server(server)
+        await inject.sleep(rng.uniform(0.5, 4))
+        inject.start_zookeeper_server(server)
     inject.start(victim)
 
 
 @_scenario()
 async def controller_moves_in_a_storm(inject: FaultInjector, rng: random.Random) -> None:
-    """Several controllers in a second, each with half of its work done."""
+    """Several controllers within a second, each stopped in the middle of its work."""
     for _ in range(rng.randint(2, 4)):
         controller = inject.controller()
         if controller is not None:
@@ -853,9 +894,9 @@ async def controller_moves_in_a_storm(inject: FaultInjector, rng: random.Random)
 
 @_scenario()
 async def former_controller_with_work_under_way(inject: FaultInjector, rng: random.Random) -> None:
-    """An operator deletes ``/controller`` while the controller elects; its session goes on, and its writes come late.
+    """An operator deletes ``/controller`` during an election; the controller's session lives, and its writes are late.
 
-    Only the epoch of the claim fences it then (Kafka checks ``/controller_epoch`` in each write since KAFKA-6082).
+    Only the controller epoch fences it (Kafka checks ``/controller_epoch`` in each write since KAFKA-6082).
     """
     controller = inject.controller()
     if controller is None:
@@ -867,7 +908,7 @@ async def former_controller_with_work_under_way(inject: FaultInjector, rng: rand
         inject.kill(victim)
     else:
         inject.expire_session(victim)
-    # The controller writes when six messages have gone to and fro; its successor, which is near, claims meanwhile.
+    # The controller writes after six messages to and from ZooKeeper; its successor, which is faster, claims meanwhile.
     await inject.sleep(rng.uniform(0, 6 * distance))
     inject.depose_controller()
     await inject.wait_until(lambda: inject.controller() not in (controller, None), 2)
@@ -879,9 +920,9 @@ async def former_controller_with_work_under_way(inject: FaultInjector, rng: rand
 
 @_scenario()
 async def bounce_before_the_controller_looks(inject: FaultInjector, rng: random.Random) -> None:
-    """A broker is gone and back between two looks of a controller that is far away from ZooKeeper, or suspended.
+    """A broker restarts between two reads of a controller that has a slow connection to ZooKeeper or none.
 
-    The controller tells it by the czxid of the registration alone (KAFKA-7235's broker epochs).
+    Only the czxid of the registration shows the restart to the controller (broker epochs, KAFKA-7235).
     """
     tp = _some_partition(inject, rng)
     controller = inject.controller()
@@ -910,10 +951,10 @@ async def bounce_before_the_controller_looks(inject: FaultInjector, rng: random.
 
 @_scenario()
 async def changes_that_are_read_late(inject: FaultInjector, rng: random.Random) -> None:
-    """Every server of ZooKeeper lags by a time of its own while leaders, ISRs and controllers change.
+    """All ZooKeeper servers lag by different times while leaders, ISRs and controllers change.
 
-    A broker then reads states that are older than what the controller has told it, and a new controller or coordinator
-    must not decide by what it read before its claim (ZooKeeper's reads are not linearizable across sessions).
+    A broker then reads states that are older than the controller's requests, and a new controller or coordinator must
+    not decide by its reads before its claim (ZooKeeper's reads are not linearizable across sessions).
     """
     servers = range(inject.zookeeper_servers)
     for server in servers:
@@ -955,9 +996,9 @@ async def connections_break_in_a_new_session(inject: FaultInjector, rng: random.
 
 @_scenario("power")
 async def shutdown_beside_a_silent_machine(inject: FaultInjector, rng: random.Random) -> None:
-    """Of an ISR of two one machine loses power, and before its session ends the other broker stops in order.
+    """In an ISR of two one machine loses power, and before its session ends the other broker shuts down.
 
-    Were the one that stops taken out of the ISR, the one that lost records would be its only member.
+    The stopping broker must stay in the ISR, because its only other member has lost records.
     """
     tp = _some_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER or len(_followers(inject, tp)) < 2:
@@ -978,7 +1019,7 @@ async def shutdown_beside_a_silent_machine(inject: FaultInjector, rng: random.Ra
 
 @_scenario()
 async def all_brokers_at_once(inject: FaultInjector, rng: random.Random) -> None:
-    """Every process is killed; the one that comes back first was not in every ISR."""
+    """Every process is killed; the first one to restart was not in every ISR."""
     for broker in inject.brokers:
         inject.kill(broker)
     await inject.sleep(rng.uniform(0.1, 3))
@@ -989,7 +1030,7 @@ async def all_brokers_at_once(inject: FaultInjector, rng: random.Random) -> None
 
 @_scenario()
 async def last_of_the_isr_stops_first(inject: FaultInjector, rng: random.Random) -> None:
-    """Brokers stop in order, one after the other; who is left in the ISR stays there until it is back."""
+    """Brokers shut down one after the other; the last member of an ISR stays in it until it is back."""
     order = rng.sample(inject.brokers, len(inject.brokers))
     for broker in order:
         await inject.stop(broker)
@@ -1001,7 +1042,7 @@ async def last_of_the_isr_stops_first(inject: FaultInjector, rng: random.Random)
 
 @_scenario("power")
 async def coordinator_loses_power(inject: FaultInjector, rng: random.Random) -> None:
-    """The machine that coordinates a group or a transaction goes silent with requests under way."""
+    """The machine of a group or transaction coordinator loses power with outstanding requests."""
     broker = _some_coordinator(inject, rng)
     if broker is None:
         return
@@ -1012,7 +1053,7 @@ async def coordinator_loses_power(inject: FaultInjector, rng: random.Random) -> 
 
 @_scenario()
 async def coordinator_cut_off(inject: FaultInjector, rng: random.Random) -> None:
-    """A coordinator answers from claims that it may have lost, while another broker takes its groups over."""
+    """A coordinator answers by claims that it may have lost, while another broker takes over its groups."""
     broker = await _some_group_coordinator(inject, rng) if rng.random() < 0.5 else _some_coordinator(inject, rng)
     if broker is None:
         return
@@ -1028,7 +1069,7 @@ async def coordinator_cut_off(inject: FaultInjector, rng: random.Random) -> None
 
 @_scenario()
 async def coordinator_killed_at_its_work(inject: FaultInjector, rng: random.Random) -> None:
-    """The coordinator of a transaction or a group dies, and its successor goes on where it stopped; twice."""
+    """The coordinator of a transaction or a group dies, and its successor continues its work; twice."""
     for _ in range(2):
         broker = _some_coordinator(inject, rng)
         if broker is None:
@@ -1040,16 +1081,16 @@ async def coordinator_killed_at_its_work(inject: FaultInjector, rng: random.Rand
 
 @_scenario()
 async def coordinator_forgotten_by_zookeeper(inject: FaultInjector, rng: random.Random) -> None:
-    """A coordinator does not hear of ZooKeeper for longer than its session lives, and its members still reach it.
+    """A coordinator is cut off from ZooKeeper for longer than its session timeout, and its members reach it.
 
-    It has to give its groups up by itself, because another broker has them by then.
+    It must give up its groups by itself, because another broker has claimed them.
     """
     broker = await _some_group_coordinator(inject, rng)
     if broker is None:
         return
     inject.cut_zookeeper(broker)
     if rng.random() < 0.7:
-        # It knows at once that it is cut off, and not only when a ping was not answered.
+        # The reset tells the broker at once that it is cut off; otherwise it learns that by an unanswered ping.
         inject.reset_zookeeper_connection(broker)
     await inject.sleep(rng.uniform(6, 12))
     inject.mend_zookeeper(broker)
@@ -1057,7 +1098,7 @@ async def coordinator_forgotten_by_zookeeper(inject: FaultInjector, rng: random.
 
 @_scenario()
 async def coordinator_far_from_zookeeper(inject: FaultInjector, rng: random.Random) -> None:
-    """Writes of a coordinator take long: commits of one partition come while earlier ones are under way.
+    """A coordinator's writes are slow, so commits of a partition arrive while earlier ones are outstanding.
 
     The connection may break with several of them unanswered.
     """
@@ -1074,7 +1115,7 @@ async def coordinator_far_from_zookeeper(inject: FaultInjector, rng: random.Rand
 
 @_scenario()
 async def members_sleep_through_a_rebalance(inject: FaultInjector, rng: random.Random) -> None:
-    """Members wake up in a generation that is over and go on as if it were theirs; another one is slow to come."""
+    """Members are paused during a rebalance and continue in the ended generation; others delay the next one."""
     members = [name for name in inject.clients() if "member" in name or "transformer" in name]
     sleepers = rng.sample(members, min(len(members), rng.randint(1, 2)))
     for member in sleepers:
@@ -1088,9 +1129,9 @@ async def members_sleep_through_a_rebalance(inject: FaultInjector, rng: random.R
 
 @_scenario()
 async def pipeline_sleeps_with_staged_offsets(inject: FaultInjector, rng: random.Random) -> None:
-    """A pipeline sleeps between its offsets and its commit: its partitions go to another, which must wait for the end.
+    """A pipeline is paused between its offsets and its commit; the next owner must wait for the transaction's end.
 
-    From the duplicates that KIP-447 and ``UNSTABLE_OFFSET_COMMIT`` are against.
+    KIP-447 and ``UNSTABLE_OFFSET_COMMIT`` prevent the duplicates of this case.
     """
     if not await inject.wait_until(lambda: bool(inject.staging_clients()), 4):
         return
@@ -1103,7 +1144,7 @@ async def pipeline_sleeps_with_staged_offsets(inject: FaultInjector, rng: random
 
 @_scenario()
 async def leaders_move_while_a_coordinator_does_not_hear_of_it(inject: FaultInjector, rng: random.Random) -> None:
-    """Markers go to brokers that lead no more: they are refused, and have to be sent again to those that do."""
+    """A coordinator sends markers to former leaders, which refuse them, and must repeat them to the new leaders."""
     broker, controller = _some_coordinator(inject, rng), inject.controller()
     if broker is None or controller is None:
         return
@@ -1123,7 +1164,8 @@ async def leaders_move_while_a_coordinator_does_not_hear_of_it(inject: FaultInje
 
 @_scenario("power")
 async def power_lost_in_a_compaction(inject: FaultInjector, rng: random.Random) -> None:
-    """A machine loses power while it puts a compacted segment in the place of others: it is there, or they are."""
+    """A machine loses power while it replaces segments by a compacted one: either the old ones or the new one
+    remain."""
     broker = rng.choice(inject.brokers)
     if await inject.compacts(broker, 5):
         await inject.sleep(rng.choice((0, 0.002)))
@@ -1134,12 +1176,12 @@ async def power_lost_in_a_compaction(inject: FaultInjector, rng: random.Random) 
 
 @_scenario()
 async def killed_in_a_swap(inject: FaultInjector, rng: random.Random) -> None:
-    """A process is killed between two renames, while a compacted segment takes the place of others.
+    """A process is killed between two renames while it replaces segments by a compacted one.
 
-    ``LocalLog.replaceSegments`` of Kafka has ``.swap`` files for it: a start finds the old segments, or the new one.
+    A start must find either the old segments or the new one (``.swap`` files of ``LocalLog.replaceSegments``).
     """
     for _ in range(rng.randint(2, 4)):
-        # The fewer files a swap has, the earlier it is over.
+        # The smaller of two numbers, because many swaps rename few files.
         broker = await inject.kill_in_a_swap(min(rng.randrange(9), rng.randrange(9)), 8)
         if broker is not None:
             await inject.sleep(rng.uniform(0.05, 1))

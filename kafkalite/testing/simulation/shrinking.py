@@ -14,8 +14,8 @@ T = TypeVar("T")
 def shrink(items: Sequence[T], fails: Callable[[list[T]], bool], tries: int = 200) -> list[T]:
     """A sublist of ``items``, in order, that still fails and from which no single item can be removed.
 
-    ``fails`` is asked at most ``tries`` times; then the smallest list that failed so far is returned. ``items`` itself
-    is taken to fail.
+    ``fails`` is called at most ``tries`` times; then the smallest list that failed so far is returned. ``items`` itself
+    must fail.
     """
     smallest = list(items)
     pieces = 2

@@ -1,8 +1,9 @@
-"""A follower that has all of a quiet partition, and is answered by its leader, learns the high watermark.
+"""A follower that has all records of an idle partition, and gets answers of its leader, learns the high watermark.
 
 Answers to: nothing in Kafka (KIP-227 lets a leader leave out what it has told before). Deterministic.
 
-The end of a history does not show a missing high watermark if later records or another leader epoch brought it.
+It is checked throughout, because later records or another leader epoch bring a missing high watermark to the follower
+before the end of a history.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from kafkalite.replication.replica_fetcher import ReplicaFetcher
 from kafkalite.testing.simulation.cluster import SimCluster
 
 _ANSWERS = 5
-"""So many answers say all: one may have been under way, one dropped by the follower, and interrupted polls count."""
+"""Number of answers within which the follower must learn it: one may have been in flight, the follower may have dropped
+one, and interrupted polls count."""
 _SECONDS = 1.5
-"""Longer than a follower leaves a partition out after an error, and polls."""
+"""Virtual seconds, longer than a follower's backoff after an error and its poll together."""
 
 
 class _Quiet(NamedTuple):
-    """What stays as it is in a partition that is quiet."""
+    """The values of a partition that do not change while it is idle."""
 
     leader_epoch: int
     end: int
@@ -36,7 +38,7 @@ class _Quiet(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """Since when a follower has known less, and how many answers its session had by then."""
+    """Time since which a follower's high watermark is lower, and the number of answers in its session by then."""
 
     quiet: _Quiet
     since: float
@@ -44,9 +46,9 @@ class _Mark(NamedTuple):
 
 
 class ToldHighWatermarks:
-    """Counts the answers that followers get; :meth:`look` holds them against what the followers know by then.
+    """Counts the answers to followers; :meth:`look` compares them with the followers' high watermarks.
 
-    ``tell`` is called with each breach.
+    ``tell`` is called with each violation.
     """
 
     def __init__(self, cluster: SimCluster, tell: Callable[[str], object]) -> None:
@@ -58,7 +60,7 @@ class ToldHighWatermarks:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Within, answers are counted."""
+        """Inside the context answers are counted."""
         add, answered = ReplicaFetcher.add, FollowerSession.answered
 
         def noted(fetcher: ReplicaFetcher, partition: Partition) -> None:
@@ -73,7 +75,7 @@ class ToldHighWatermarks:
             yield
 
     def look(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
-        """``states`` are what ZooKeeper says now."""
+        """Check ``states``, the current states in ZooKeeper."""
         marks: dict[tuple[TopicPartition, int], _Mark] = {}
         for tp, state in states.items():
             leader = self._partition(state.leader, tp)

@@ -1,4 +1,4 @@
-"""The state of the cluster in ZooKeeper at this moment, read directly from the simulated tree. Pure.
+"""The current state of the cluster in ZooKeeper, read directly from the simulated tree. Pure.
 
 Answers to: ``zookeeper-shell.sh``.
 """
@@ -19,7 +19,7 @@ _CLAIM: Final = "/coordinator"
 
 
 class Topology:
-    """Decodes states once for each version of the tree, because scenarios and oracles ask often."""
+    """Decodes states once for each version of the tree, because scenarios and oracles read them often."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._tree = cluster.zookeeper.tree
@@ -34,16 +34,16 @@ class Topology:
         return self._states
 
     def state(self, tp: TopicPartition) -> LeaderAndIsr | None:
-        """One of them."""
+        """The state of one partition."""
         return self.states().get(tp)
 
     def controller(self) -> int | None:
-        """Id of the controller, ``None`` where there is none."""
+        """Broker id of the controller, ``None`` without a controller."""
         node = self._tree.nodes.get(claims.CONTROLLER)
         return None if node is None else claims.decode_claim(claims.CONTROLLER, node.data)
 
     def registration(self, broker: int, session: int) -> Broker | None:
-        """How ``broker`` is registered in ``session``, ``None`` where it is not."""
+        """The registration of ``broker`` in ``session``, ``None`` if there is none."""
         node = self._tree.nodes.get(brokers.broker_path(broker))
         if node is None or node.owner != session:
             return None
@@ -54,7 +54,7 @@ class Topology:
         return self._claimants(lambda _: True)
 
     def group_coordinators(self) -> list[int]:
-        """Those of them that coordinate a group with members."""
+        """Brokers that hold the claim on a group with members, in order."""
         return self._claimants(self._has_members)
 
     def _claimants(self, is_wanted: Callable[[str], bool]) -> list[int]:
@@ -70,8 +70,8 @@ class Topology:
         return node is not None and bool(decode_generation(path, node.data).leader)
 
     def staging_clients(self) -> list[str]:
-        """Clients that have staged offsets in a transaction which is still open, in order; ``name`` of each whose
-        transactional id is ``name-id``."""
+        """Names of the clients with staged offsets in an open transaction, in order; a client's transactional id is
+        ``name-id``."""
         found: dict[str, None] = {}
         for path, node in self._tree.nodes.items():
             if path.startswith(f"{consumers.CONSUMERS}/") and path.endswith("/staged"):

@@ -1,14 +1,14 @@
-"""The simulated network: hosts, connections between them, and everything that can happen to these. Deterministic.
+"""The simulated network: hosts, connections between them, and their faults. Deterministic.
 
-Answers to: TCP as Linux gives it to a process, as far as kafkalite uses it.
+Answers to: TCP sockets of Linux, as far as kafkalite uses them.
 
-Bytes keep their order within a connection and lose it among connections, for each chunk draws its own delay. What a
-process sends leaves at once; it arrives after the delay of the way from host to host, unless that way is held.
+Bytes keep their order within a connection, but not among connections, because each chunk draws its own delay. A sent
+chunk leaves at once and arrives after the delay of the way from host to host, unless that way is held.
 
-- A connection to a port where no process listens is refused; to a machine without power it is never answered.
-- A killed process's connections end: the other side reads to the end, or is told of a reset, by chance.
-- A machine that loses power says nothing. Its peers learn by their own timeouts, or by a reset once they send to the
-  machine after it is back.
+- A connection to a port without a listener is refused; one to a machine without power is never answered.
+- A killed process's connections end: at random the other side reads to the end, or gets a reset.
+- A machine that loses power sends nothing. Its peers notice by their own timeouts, or by a reset when they send to the
+  machine after its restart.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from typing import Any
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import Buffer
+from kafkalite.network.reactor import ReadDescriptor, WriteDescriptor
 from kafkalite.testing.simulation.world import Life, World
 
 WINDOW = 1 << 18
-"""Bytes that a connection takes before the other side has read any."""
+"""Bytes that a connection accepts before the other side has read any."""
 DELAY = (0.0001, 0.001)
 """Seconds from host to host, least and most."""
 _CHECKSUM = struct.Struct("<I")
@@ -37,7 +38,7 @@ _FIRST_FD = 1 << 20
 
 
 class Way:
-    """From one host to another: ``delay`` in seconds, least and most; while ``held``, nothing arrives."""
+    """The way from one host to another: ``delay`` in seconds, least and most; while ``held``, nothing arrives."""
 
     __slots__ = ("delay", "held", "stuck", "window")
 
@@ -64,7 +65,7 @@ class Host:
 
 
 class Network:
-    """All hosts and connections. Hosts are named; pairs of them are ``a`` to ``b`` where only one way is meant."""
+    """All hosts and connections. Methods name hosts; for one way the pair is from ``a`` to ``b``."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -74,7 +75,7 @@ class Network:
         self._ways: dict[tuple[str, str], Way] = {}
         self._isolated: dict[str, None] = {}
         self.sockets: dict[int, SimSocket] = {}
-        """All that ever were, by number."""
+        """All sockets, closed ones included, by number."""
         self._next_fd = _FIRST_FD
 
     # Faults
@@ -85,18 +86,18 @@ class Network:
             way.delay = delay
 
     def set_window(self, a: str, b: str, size: int, *, one_way: bool = False) -> None:
-        """Bytes that a connection between ``a`` and ``b`` takes before they are read: small for a slow reader."""
+        """Bytes that a connection between ``a`` and ``b`` accepts before they are read; few stand for a slow reader."""
         for way in self._between(a, b, one_way):
             way.window = size
 
     def hold(self, a: str, b: str, *, one_way: bool = False) -> None:
-        """From now on nothing from ``a`` arrives at ``b``, nor back unless ``one_way``; nothing is lost."""
+        """Hold all bytes from ``a`` to ``b``, and back unless ``one_way``, until :meth:`release`."""
         for way in self._between(a, b, one_way):
             way.held = True
         self.world.note(f"network: held {a} {'->' if one_way else '<->'} {b}")
 
     def release(self, a: str, b: str, *, one_way: bool = False) -> None:
-        """What was held from ``a`` to ``b``, and back unless ``one_way``, arrives now, in order in each connection."""
+        """The held bytes from ``a`` to ``b``, and back unless ``one_way``, arrive now, in order in each connection."""
         for way in self._between(a, b, one_way):
             way.held = False
             stuck, way.stuck = way.stuck, []
@@ -105,7 +106,7 @@ class Network:
         self.world.note(f"network: released {a} {'->' if one_way else '<->'} {b}")
 
     def isolate(self, name: str) -> None:
-        """Hold every way from and to ``name``, also those to hosts that are still to come, until :meth:`rejoin`."""
+        """Hold every way from and to ``name``, also those of later hosts, until :meth:`rejoin`."""
         self._isolated[name] = None
         for other in self._others(name):
             self.hold(name, other)
@@ -117,9 +118,9 @@ class Network:
             self.release(name, other)
 
     def heal(self) -> None:
-        """Release every way; delays and windows become the usual ones."""
+        """Release every way, and reset delays and windows."""
         self._isolated.clear()
-        # What arrives late may be answered on a way that was never used before.
+        # A copy, because answers to released bytes may make new ways.
         for (a, b), way in list(self._ways.items()):
             if way.held:
                 self.release(a, b, one_way=True)
@@ -144,7 +145,7 @@ class Network:
     # Hosts
 
     def host(self, name: str) -> Host:
-        """The host of that name, which is made where there is none."""
+        """The host of that name; makes it if it does not exist."""
         found = self._hosts.get(name)
         if found is None:
             number = len(self._hosts) + 1
@@ -152,7 +153,7 @@ class Network:
         return found
 
     def boot(self, life: Life) -> Host:
-        """A process starts on its machine, which has power from now on. The process's end ends its connections."""
+        """Start a process on its machine, which then has power. The process's end ends its connections."""
         host = self.host(life.name)
         if not host.is_up:
             host.is_up = True
@@ -162,7 +163,7 @@ class Network:
         return host
 
     def lose_power(self, name: str) -> None:
-        """The machine falls silent; its connections are forgotten on its side."""
+        """The machine stops sending, and loses the state of its connections."""
         host = self.host(name)
         host.is_up = False
         self.world.graveyard.append(list(host.sockets))
@@ -205,7 +206,7 @@ class Network:
         return [other for other in self._hosts if other != name]
 
     def travel(self, a: str, b: str, arrive: Callable[[], None]) -> None:
-        """Something without a connection goes from ``a`` to ``b``."""
+        """Call ``arrive`` after the delay from ``a`` to ``b``, in no order with other bytes."""
         way = self.way(a, b)
         lo, hi = way.delay
         self.world.call_later(lo + (hi - lo) * self._rng.random(), self._arrived, way, arrive)
@@ -217,19 +218,19 @@ class Network:
             arrive()
 
     def draw_delay(self, way: Way) -> float:
-        """How long the next chunk takes."""
+        """The delay of the next chunk in seconds."""
         lo, hi = way.delay
         return lo + (hi - lo) * self._rng.random()
 
     def add(self, sock: SimSocket) -> int:
-        """A number for ``sock``, never given before."""
+        """A new number for ``sock``."""
         self._next_fd += 1
         self.sockets[self._next_fd] = sock
         return self._next_fd
 
 
 class Pipe:
-    """One direction of a connection: what is sent arrives at ``target``, in order. ``unread`` counts its bytes."""
+    """One direction of a connection: bytes arrive at ``target`` in order. ``unread`` counts the unread ones."""
 
     __slots__ = ("_clear_at", "_network", "_source", "_stuck", "target", "unread", "way")
 
@@ -243,7 +244,7 @@ class Pipe:
         self._stuck: deque[bytes | int] | None = None
 
     def send(self, item: bytes | int) -> None:
-        """Send bytes, or what ends the direction: 0 for an orderly end, an error number for a reset."""
+        """Send bytes, or the end of the direction: 0 for a normal end, an error number for a reset."""
         network = self._network
         world = network.world
         at = max(self._clear_at, world.now + network.draw_delay(self.way))
@@ -261,7 +262,7 @@ class Pipe:
             self.target.arrived(item, self._source)
 
     def _release(self) -> None:
-        """The way is free again: what got stuck comes as one, and what follows after it."""
+        """The way is released: the held chunks arrive as one, before later ones."""
         self._network.world.call_later(self._network.draw_delay(self.way), self._flush)
 
     def _flush(self) -> None:
@@ -276,7 +277,7 @@ class Pipe:
 class SimSocket:
     """A socket that does not block.
 
-    ``reader`` and ``writer`` are those whom its process's reactor calls, which ``woken`` tells that it may be ready.
+    ``reader`` and ``writer`` are called by its process's reactor; ``woken`` tells the reactor that it may be ready.
     """
 
     __slots__ = (
@@ -315,8 +316,8 @@ class SimSocket:
         self.is_established = False
         self.is_listening = False
         self.is_gone = False
-        self.reader: Any = None
-        self.writer: Any = None
+        self.reader: ReadDescriptor | None = None
+        self.writer: WriteDescriptor | None = None
         self.has_turn = False
         self.woken: Callable[[SimSocket], None] | None = None
         self._network = network
@@ -329,20 +330,20 @@ class SimSocket:
         self._queue: deque[SimSocket] = deque()
         host.sockets[self] = None
 
-    # What processes call.
+    # Calls of processes
 
     def fileno(self) -> int:
-        """Its number, which is that of no real descriptor."""
+        """Its number, which is not a real descriptor's."""
         return self._fd
 
     def setblocking(self, flag: bool) -> None:
-        """It never blocks."""
+        """Ignored, because the socket never blocks."""
 
-    def setsockopt(self, *_: Any) -> None:
-        """Taken and ignored."""
+    def setsockopt(self, *_: object) -> None:
+        """Ignored."""
 
-    def getsockopt(self, level: int, option: int, _: int = 0) -> int:
-        """``SO_ERROR`` is known, and cleared by being asked for."""
+    def getsockopt(self, level: int, option: int) -> int:
+        """Only ``SO_ERROR``, which is cleared by the call."""
         if (level, option) != (socket.SOL_SOCKET, socket.SO_ERROR):
             return 0
         error, self._error = self._error, 0
@@ -351,12 +352,8 @@ class SimSocket:
         return error
 
     def getsockname(self) -> tuple[str, int]:
-        """Own address and port."""
+        """Address and port of this side."""
         return self.local
-
-    def getpeername(self) -> tuple[str, int]:
-        """The other side's address and port."""
-        return self.remote
 
     def accept(self) -> tuple[SimSocket, tuple[str, int]]:
         """The next connection."""
@@ -366,12 +363,12 @@ class SimSocket:
         return found, found.remote
 
     def recv(self, size: int) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+        """Up to ``size`` bytes; empty at the end."""
         target = bytearray(size)
         return bytes(target[: self.recv_into(memoryview(target))])
 
     def recv_into(self, target: memoryview) -> int:
-        """Fill ``target`` as far as there are bytes; returns how many, 0 at the end."""
+        """Read into ``target``; returns the number of bytes, 0 at the end."""
         incoming = self._incoming
         if not incoming:
             if self._error:
@@ -403,11 +400,11 @@ class SimSocket:
         return done
 
     def send(self, data: bytes | bytearray | memoryview, _: int = 0) -> int:
-        """Send what the window has room for."""
+        """Send as many bytes as the window allows; returns their number."""
         return self.sendmsg((data,))
 
-    def sendmsg(self, buffers: Sequence[Buffer], _: Any = (), __: int = 0) -> int:
-        """Send what the window has room for."""
+    def sendmsg(self, buffers: Sequence[Buffer], _: object = (), __: int = 0) -> int:
+        """Send as many bytes as the window allows; returns their number."""
         if self._error:
             error, self._error = self._error, 0
             self._ended = True
@@ -426,21 +423,15 @@ class SimSocket:
         return len(data)
 
     def send_file(self, fd: int, position: int, count: int) -> int:
-        """As ``sendfile``."""
+        """Send bytes of a file, like ``sendfile``."""
         out = self.out
         if out is not None and not self._error and count > out.way.window - out.unread > 0:
             count = out.way.window - out.unread
         data = os.pread(fd, count, position)
         return self.send(data) if data else 0
 
-    def shutdown(self, _: int) -> None:
-        """Nothing more is sent."""
-        if self.out is not None:
-            self.out.send(0)
-            self.out = None
-
     def close(self) -> None:
-        """End it: a reset where bytes were not read, else an orderly end."""
+        """Close the connection: by a reset if bytes are unread, otherwise by a normal end."""
         if self._closed:
             return
         self._closed = True
@@ -458,7 +449,7 @@ class SimSocket:
             self.out = None
         self.is_connecting = False
 
-    # What reactors ask.
+    # Calls of reactors
 
     @property
     def readable(self) -> bool:
@@ -475,26 +466,26 @@ class SimSocket:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its reader or its writer has something to do."""
+        """Whether its reader or its writer is to be called."""
         return (self.reader is not None and self.readable) or (self.writer is not None and self.writable)
 
-    # What the network does.
+    # Calls of the network
 
     def wake(self) -> None:
-        """It may have become readable or writable."""
+        """Tell the reactor that the socket may have become readable or writable."""
         if self.woken is not None:
             self.woken(self)
 
     def arrived(self, item: bytes | int, source: SimSocket) -> None:
-        """Bytes, or what ends the direction, came from ``source``."""
+        """Bytes, or the end of the direction, have arrived from ``source``."""
         if self.is_gone or self._closed:
             if self.host.is_up and item.__class__ is bytes and source.out is not None and not source.is_gone:
-                # No process has this connection any more, so the kernel answers with a reset.
+                # No process has this connection any more, so the kernel replies with a reset.
                 self._network.travel(self.host.name, source.host.name, lambda: source.fail(errno.ECONNRESET))
             return
         if isinstance(item, bytes):
             if self._ended:
-                # Of a connection that failed meanwhile: what came before may be lost, so nothing may follow.
+                # The connection has failed meanwhile. Earlier bytes may be lost, so no later ones may follow.
                 return
             self._network.world.mix(_CHECKSUM.pack(zlib.crc32(item)))
             self._incoming.append(memoryview(item))
@@ -507,7 +498,7 @@ class SimSocket:
         self.wake()
 
     def fail(self, error: int) -> None:
-        """The connection is lost: the next call says why."""
+        """The connection is lost: the next call raises ``error``."""
         if self._closed or self.is_gone:
             return
         self._incoming.clear()
@@ -520,7 +511,7 @@ class SimSocket:
         self.wake()
 
     def owner_died(self, reset: bool) -> None:
-        """The process that had it was killed: the kernel closes it."""
+        """Its process was killed: the kernel closes the connection."""
         self.reader = self.writer = self.woken = None
         self._closed = True
         if self.out is not None:
@@ -530,7 +521,7 @@ class SimSocket:
             waiting.owner_died(reset=True)
 
     def established(self, peer: SimSocket) -> None:
-        """The connection stands, as seen from here."""
+        """This side of the connection is established."""
         self.peer = peer
         self.remote = peer.local
         self.out = Pipe(self._network, self, peer)
@@ -538,7 +529,7 @@ class SimSocket:
         self.is_established = True
 
     def knocked(self, client: SimSocket) -> SimSocket:
-        """A connection came to this listening socket: its own end of it."""
+        """A client connects to this listening socket; returns this side's socket."""
         mine = SimSocket(self._network, self.host)
         mine.local = self.local
         mine.established(client)
@@ -551,12 +542,15 @@ class SimSocket:
 class SimSockets:
     """The port :class:`kafkalite.network.sockets.Sockets` of one process."""
 
+    descriptors = 20_000
+    """As many sockets and files as no history needs."""
+
     def __init__(self, network: Network, life: Life) -> None:
         self.network = network
         self.host = network.boot(life)
 
     def bind(self, host: str, port: int) -> SimSocket:
-        """A bound socket. Raises :class:`StartupError` where the port is taken."""
+        """A bound socket. Raises :class:`StartupError` if the port is in use."""
         mine = self.host
         while not port or (port in mine.bound and port >= _FIRST_PORT):
             mine.next_port += 1
@@ -569,7 +563,7 @@ class SimSockets:
         return sock
 
     def listen(self, sock: Any, backlog: int) -> None:  # noqa: ARG002
-        """Let it accept."""
+        """Accept connections on ``sock``."""
         sock.is_listening = True
         self.host.listening[sock.local[1]] = sock
 
@@ -584,7 +578,7 @@ class SimSockets:
         return future
 
     def connect(self, address: str, port: int) -> tuple[SimSocket, int]:
-        """A socket on its way."""
+        """A socket whose connection is not established yet."""
         network = self.network
         mine = self.host
         sock = SimSocket(network, mine)
@@ -614,5 +608,5 @@ class SimSockets:
             sock.established(theirs)
             sock.wake()
         elif theirs.out is not None:
-            # Who knocked has gone meanwhile.
+            # The client has closed its socket meanwhile.
             self.network.travel(sock.host.name, theirs.host.name, lambda: theirs.fail(errno.ECONNRESET))

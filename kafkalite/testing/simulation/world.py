@@ -1,12 +1,12 @@
 """Virtual time: one queue of events, machines, and the lives of the processes on them. Deterministic.
 
-Answers to: the scheduler of FoundationDB's simulator. Nothing here knows a broker.
+Answers to: the scheduler of FoundationDB's simulator. This module knows no broker.
 
-One seed decides everything. Chance is drawn from streams by purpose (:meth:`World.rng`), so that leaving out one fault
-changes nothing that others draw. Events of one instant happen in the order in which they were planned. A digest of all
-events (:meth:`World.digest`) is the trace: two runs of one seed have the same.
+One seed determines a run. Each purpose has its own random stream (:meth:`World.rng`), so that the removal of one fault
+does not change other random values. Events of one instant happen in the order of their planning. A digest of all events
+(:meth:`World.digest`) is the trace: two runs of one seed have equal digests.
 
-Everything in a process is an event of its :class:`Life`. A paused life's events are held back; a dead one's never
+All work of a process is events of its :class:`Life`. Events of a paused life are held back; events of a dead one never
 happen, and its objects are kept in a graveyard, because a killed process runs no finalizer and no ``finally``.
 """
 
@@ -29,36 +29,36 @@ from twisted.logger import globalLogPublisher
 from kafkalite.common.clock import Clock
 
 EPOCH_MS = 1_700_000_000_000
-"""Time of day at which every world begins."""
+"""Time of day at the beginning of every world."""
 _CATCH_UP = 0.0001
-"""Seconds between the first and the last of the events that a resumed process catches up with."""
+"""Seconds between the first and the last of the held events after a resume."""
 _STEP = struct.Struct("<dI")
 
 log = logging.getLogger(__name__)
 
 
 class ScheduledCall:
-    """A call that is to come. Has the methods of Twisted's delayed calls that the network uses."""
+    """A planned call, with the methods of Twisted's delayed calls that the network uses."""
 
     __slots__ = ("args", "at", "call", "life")
 
-    def __init__(self, at: float, call: Callable[..., object], args: tuple[Any, ...], life: Life | None) -> None:
+    def __init__(self, at: float, call: Callable[..., object], args: tuple[object, ...], life: Life | None) -> None:
         self.at = at
         self.call: Callable[..., object] | None = call
         self.args = args
         self.life = life
 
     def cancel(self) -> None:
-        """Forget the call; harmless when it was made or cancelled already."""
+        """Cancel the call; does nothing if it was made or cancelled already."""
         self.call = None
         self.args = ()
 
     def active(self) -> bool:
-        """Whether the call is still to come."""
+        """Whether the call is pending."""
         return self.call is not None
 
     def getTime(self) -> float:  # noqa: N802
-        """When the call is due, in virtual seconds."""
+        """The time of the call in virtual seconds."""
         return self.at
 
 
@@ -78,11 +78,11 @@ class CapturedLine(NamedTuple):
 
 
 class World:
-    """The event loop. Use it as a context manager: within, log lines are captured and not written, and no garbage is
-    collected.
+    """The event loop. Use it as a context manager: inside, log lines are captured instead of written, and the garbage
+    collector is off.
 
-    ``lines`` are the log lines of all nodes and the world's own notes, in order; ``failures`` those that tell of an
-    exception, which are violations. ``trace`` called with each event's time, node and name sees everything.
+    ``lines`` are the log lines of all nodes and the world's own notes, in order; ``failures`` those with an exception,
+    which are violations. ``trace`` is called with time, node and name of each event.
     """
 
     def __init__(self, seed: int, trace: Callable[[float, str, str], None] | None = None) -> None:
@@ -115,25 +115,27 @@ class World:
         """Virtual time of day in milliseconds."""
         return EPOCH_MS + int(self.now * 1000)
 
-    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> ScheduledCall:
-        """Make ``call(*args)`` after ``delay`` seconds: an event of the environment, not of a process."""
+    def call_later(self, delay: float, call: Callable[..., object], *args: object) -> ScheduledCall:
+        """Call ``call(*args)`` after ``delay`` seconds, as an event of the environment, not of a process."""
         return self.plan(self.now + delay if delay > 0 else self.now, call, args, None)
 
-    def plan(self, at: float, call: Callable[..., object], args: tuple[Any, ...], life: Life | None) -> ScheduledCall:
-        """Make ``call(*args)`` at the time ``at``, as an event of ``life``."""
+    def plan(
+        self, at: float, call: Callable[..., object], args: tuple[object, ...], life: Life | None
+    ) -> ScheduledCall:
+        """Call ``call(*args)`` at the time ``at``, as an event of ``life``."""
         timer = ScheduledCall(at, call, args, life)
         self._order += 1
         heapq.heappush(self._heap, (at, self._order, timer))
         return timer
 
     def plan_again(self, timer: ScheduledCall, at: float) -> None:
-        """Make the call of ``timer``, which was held back, at the time ``at``."""
+        """Make the held-back call of ``timer`` at the time ``at``."""
         timer.at = at
         self._order += 1
         heapq.heappush(self._heap, (at, self._order, timer))
 
     def rng(self, purpose: str) -> random.Random:
-        """The stream of chance for ``purpose``: the same object for the same purpose, independent of all others."""
+        """The random stream for ``purpose``: one object for each purpose, independent of the others."""
         stream = self._streams.get(purpose)
         if stream is None:
             key = hashlib.blake2b(f"{self.seed}/{purpose}".encode(), digest_size=16).digest()
@@ -143,10 +145,10 @@ class World:
     # Running
 
     def run_until(self, until: float | Callable[[], bool], limit: float | None = None) -> bool:
-        """Let events happen up to the time ``until``, or until it holds; ``limit`` is the time at which to give up.
+        """Run events up to the time ``until``, or until the condition ``until`` holds; give up at the time ``limit``.
 
-        Returns whether the time was reached, or the condition holds. The world's time is then the time that was given,
-        or that of the event after which the condition held.
+        Returns whether the time was reached, or the condition holds. Then the world's time is the given time, or the
+        time of the event after which the condition held.
         """
         if callable(until):
             end, condition = float("inf") if limit is None else limit, until
@@ -194,28 +196,28 @@ class World:
         return True
 
     def mix(self, data: bytes) -> None:
-        """Make ``data`` part of the digest: bytes that arrived, outcomes of chance."""
+        """Add ``data`` to the digest: received bytes, random values."""
         self._digest.update(data)
 
     def digest(self) -> str:
-        """A digest of everything that has happened so far."""
+        """A digest of all events so far."""
         return self._digest.hexdigest()
 
     @property
     def is_past_death(self) -> bool:
-        """Whether the process whose event this is was killed in it: its code still runs, and has no effect."""
+        """Whether the process of the current event was killed during it: its code still runs, without any effect."""
         return self.current is not None and not self.current.alive
 
     # The story
 
     def note(self, text: str, node: str = "") -> None:
-        """Add a line to the story: what the environment does to the nodes."""
+        """Add a line about the environment to the story."""
         self.lines.append(CapturedLine(self.now, node, 0, "", text))
 
     def log_line(self, level: int, logger: str, text: str, failure: BaseException | None) -> None:
-        """A node, or the world itself, wrote to its log. What tells of an exception is a failure.
+        """A node, or the world itself, wrote to its log. A line with an exception is a failure.
 
-        A process that was killed in the middle of an event writes nothing in what is left of that event.
+        Lines of a process that was killed during the current event are dropped.
         """
         if self.is_past_death:
             return
@@ -229,14 +231,14 @@ class World:
     # Machines
 
     def node(self, name: str) -> Node:
-        """The machine of that name, which is made where there is none."""
+        """The machine of that name; makes it if it does not exist."""
         found = self.nodes.get(name)
         if found is None:
             found = self.nodes[name] = Node(self, name)
         return found
 
     def next_life(self) -> int:
-        """A number for a process, never given before."""
+        """A new number for a process."""
         self._lives += 1
         return self._lives
 
@@ -247,7 +249,7 @@ class World:
         house.propagate = False
         house.addHandler(self._capture)
         globalLogPublisher.addObserver(cast(Any, self._capture.twisted_event))
-        # A collection runs finalizers at a moment that no seed decides.
+        # Off, because the seed does not determine when a collection runs finalizers.
         self._collects = gc.isenabled()
         gc.disable()
         return self
@@ -265,7 +267,7 @@ class World:
 
 
 class WorldClock:
-    """The environment's own :class:`kafkalite.common.clock.Clock`."""
+    """The environment's :class:`kafkalite.common.clock.Clock`."""
 
     def __init__(self, world: World) -> None:
         self.monotonic = world.monotonic
@@ -274,7 +276,7 @@ class WorldClock:
 
 
 class Node:
-    """One machine. ``clock_offset_ms`` is how far its time of day is ahead of the world's."""
+    """One machine. ``clock_offset_ms`` is the difference of its time of day to the world's."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -290,7 +292,7 @@ class Node:
 
 
 class LifeState(Enum):
-    """What a process does."""
+    """The state of a process."""
 
     RUNNING = "running"
     HUNG = "hung"
@@ -299,11 +301,11 @@ class LifeState(Enum):
 
 
 class Life:
-    """One process from its start to its death; it is what its events belong to.
+    """One process from its start to its death, which owns its events.
 
-    ``threads`` are what goes on beside the reactor: its events happen also while the reactor hangs. ``at_death`` are
-    called when the process is killed (not when its machine loses power), ``at_end`` in both cases: by the environment.
-    ``keep`` holds what must not be finalized.
+    ``threads`` is the life of its other threads, whose events happen also while the reactor hangs. The environment
+    calls ``at_death`` when the process is killed (not when its machine loses power), and ``at_end`` in both cases.
+    ``keep`` holds the objects that must not be finalized.
     """
 
     def __init__(self, world: World, node: Node, reactor: Life | None = None) -> None:
@@ -321,18 +323,18 @@ class Life:
 
     @property
     def alive(self) -> bool:
-        """Whether the process has not ended; a paused one has not."""
+        """Whether the process has not ended; a paused process is alive."""
         return self.state is not LifeState.DEAD
 
-    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> ScheduledCall:
-        """Make ``call(*args)`` after ``delay`` seconds, if the process still runs by then."""
+    def call_later(self, delay: float, call: Callable[..., object], *args: object) -> ScheduledCall:
+        """Call ``call(*args)`` after ``delay`` seconds, if the process is alive by then."""
         world = self.world
         return world.plan(world.now + delay if delay > 0 else world.now, call, args, self)
 
-    def run(self, call: Callable[..., object], *args: Any) -> None:
-        """Make ``call(*args)`` now as this process; later where it is paused, never where it is dead.
+    def run(self, call: Callable[..., object], *args: object) -> None:
+        """Call ``call(*args)`` now as this process; after the resume if it is paused, never if it is dead.
 
-        What it raises goes to the process's log.
+        Exceptions go to the process's log.
         """
         if self.state is not LifeState.RUNNING:
             self.hold(ScheduledCall(self.world.now, call, args, self))
@@ -347,51 +349,51 @@ class Life:
             world.current = before
 
     def hold(self, timer: ScheduledCall) -> None:
-        """An event came due while the process does not run: it waits for :meth:`resume`, or for ever."""
+        """Hold back a due event, because the process does not run, until :meth:`resume`."""
         if self.state is LifeState.DEAD:
             self.world.graveyard.append((timer.call, timer.args))
         else:
             self._held.append(timer)
 
     def pause(self) -> None:
-        """As by SIGSTOP: nothing happens in the process; what is due waits."""
+        """Pause the process like SIGSTOP: its due events wait."""
         if self.state in (LifeState.RUNNING, LifeState.HUNG):
             self.state = self.threads.state = LifeState.PAUSED
             self.world.note("paused", self.name)
 
     def hang(self) -> None:
-        """The reactor hangs: its events wait, while the threads go on."""
+        """Make the reactor hang: its events wait, while the other threads run."""
         if self.state is LifeState.RUNNING:
             self.state = LifeState.HUNG
             self.world.note("reactor hangs", self.name)
 
     def resume(self) -> None:
-        """As by SIGCONT, or the end of what kept the reactor: everything that waited happens now, in order."""
+        """Resume the process like SIGCONT, or end the hang: the held events happen now, in order."""
         if self.state in (LifeState.PAUSED, LifeState.HUNG):
             self.world.note("resumed", self.name)
             self.threads.catch_up()
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Run again; what waited happens now."""
+        """Run again; the held events happen now."""
         self.state = LifeState.RUNNING
         world = self.world
         held, self._held = self._held, []
         for index, timer in enumerate(held):
             if timer.call is not None:
-                # The same object, so that what waited can still be cancelled.
+                # The same object, so that its owner can still cancel it.
                 world.plan_again(timer, world.now + _CATCH_UP * index / len(held))
 
     def kill(self, how: str = "killed") -> None:
-        """As by SIGKILL: nothing happens in the process any more; the machine and its files stay."""
+        """Kill the process like SIGKILL: no further event happens in it; the machine and its files stay."""
         self._end(self.at_death + self.at_end, how)
 
     def lose_power(self) -> None:
-        """The machine loses power, and its process ends: no peer is told."""
+        """The machine loses power, and its process ends; its peers get no reset."""
         self._end(self.at_end, "lost power")
 
     def end_world(self) -> None:
-        """The simulation is over: nothing happens any more, and nothing is told of it."""
+        """The simulation is over: no further event happens, and no callback is made."""
         self.state = self.threads.state = LifeState.DEAD
 
     def _end(self, calls: list[Callable[[], object]], how: str) -> None:
@@ -429,7 +431,7 @@ class _Capture(logging.Handler):
         self._world.log_line(record.levelno, record.name.removeprefix("kafkalite."), record.getMessage(), failure)
 
     def twisted_event(self, event: dict[str, Any]) -> None:
-        """A failure that only Twisted saw: that of a Deferred without an error handler."""
+        """A failure that Twisted logs: one of a Deferred without an error handler."""
         failure = event.get("log_failure")
         if failure is not None:
             self._world.log_line(logging.ERROR, "twisted", str(failure.value), failure.value)

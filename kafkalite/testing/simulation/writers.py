@@ -1,18 +1,18 @@
-"""Who may write what: each committed write comes from the session that holds the office for it.
+"""Each committed write comes from the session of the broker whose role allows it: controller, leader, coordinator.
 
 Answers to: nothing in Kafka. Pure: a fold over the committed changes of znodes.
 
-The end of a history shows a write of a former controller, leader or coordinator only where it did harm; here it
-shows at once. The rules:
+Each write is checked, because the end of a history shows a write of a former controller, leader or coordinator only if
+it did harm. The rules:
 
-- a partition's state is created, deleted and given a new leader epoch by the session that claimed ``/controller``
-  last, under the present controller epoch; the controller elects, and puts no replica into an ISR, which it would do
-  only where the leader took that replica out after the controller had read the state;
-- a state keeps its leader epoch where its leader writes it, in the session in which the leader is registered; the
-  leader changes the ISR alone, and says of each member that joins in which life of its log it was in sync;
-- topics, and the wishes to delete them, are taken away by the controller;
-- below a claimed path (a group, a part of the transactions) the holder of the claim writes; a group's offsets are also
-  written by coordinators of transactions, and forgotten by the controller with their topic.
+- the session that claimed ``/controller`` last creates and deletes partition states, and gives them new leader epochs,
+  under the current controller epoch; the controller adds no replica to an ISR, because it would do so only by
+  overwriting the leader's removal of that replica;
+- the leader writes a state without changing its leader epoch, in the session of its registration; it changes only the
+  ISR, and records for each joining member the unclean start epoch with which the member was in sync;
+- the controller deletes topics, and the requests to delete them;
+- below a claimed path (a group, a part of the transactions) the holder of the claim writes; transaction coordinators
+  also write a group's offsets, and the controller deletes them with their topic.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NO_STAT: Final = ZnodeStat(0, 0, 0)
 
 
 class Writers:
-    """Remembers who holds which office; :meth:`committed` takes one transaction and returns what broke the rules."""
+    """Keeps the session of each role; :meth:`committed` takes one transaction and returns the violations."""
 
     def __init__(self) -> None:
         self._holders: dict[str, int] = {}
@@ -46,14 +46,14 @@ class Writers:
         self._found: list[str] = []
 
     def committed(self, zxid: int, session: int, changes: Iterable[ZnodeChange]) -> list[str]:
-        """What the transaction ``zxid`` of ``session`` should not have written, a line each."""
+        """The violations in the transaction ``zxid`` of ``session``, a line each."""
         self._found = []
         listed = list(changes)
         holders = dict(self._holders)
         for change in listed:
             self._note(session, change)
         for change in listed:
-            # An office counts that was held before the transaction, or is taken in it.
+            # A role counts if the session held it before the transaction, or takes it in the transaction.
             self._judge(session, change, holders)
         return [f"zxid {zxid:#x}, session {session:#x}: {line}" for line in self._found]
 
@@ -93,7 +93,7 @@ class Writers:
         try:
             state = topics.decode_state(tp, change.data, _NO_STAT)
         except MalformedZnodeError:
-            return  # told by the invariants of the znodes
+            return  # the invariants of the znodes report it
         self._states[change.path] = state
         epoch = f"leader epoch {state.leader_epoch} of {tp}"
         if before is None or state.leader_epoch != before.leader_epoch:

@@ -1,7 +1,8 @@
-"""Brokers: the cluster's id, generated broker ids, registration and the live brokers.
+"""Brokers: the cluster's id, generated broker ids, registration, the live brokers, and blocks of producer ids.
 
 Answers to: ``kafka.zk.KafkaZkClient`` (``registerBroker``, ``getAllBrokerAndEpochsInCluster``,
-``getOrGenerateBrokerId``, ``createOrGetClusterId``). Reactor shell.
+``getOrGenerateBrokerId``, ``createOrGetClusterId``) and ``kafka.coordinator.transaction.ZkProducerIdManager``. Reactor
+shell.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Future, gather
 from kafkalite.common.types import random_uuid, uuid_to_text
 from kafkalite.zk.stores.paths import children_of_ensured, ensure, read
-from kafkalite.zk.zk_client import NodeExistsError, NoNodeError, Watch, WatchEvent, ZkClient
+from kafkalite.zk.zk_client import BadVersionError, NodeExistsError, NoNodeError, Watch, WatchEvent, ZkClient
 from kafkalite.zk.znodes import brokers, cluster
+from kafkalite.zk.znodes.cluster import BLOCK_SIZE, LATEST_BLOCK, ProducerIdBlock
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 log = logging.getLogger(__name__)
@@ -62,11 +64,10 @@ class BrokerStore:
         return reserved_max + stat.version
 
     async def register(self, broker: Broker, jmx_port: int = -1) -> tuple[int, int]:
-        """Announce ``broker``; returns its epoch, the czxid of its znode, and the session that the znode belongs to.
+        """Register ``broker``; returns its epoch (the czxid of its znode) and the session that owns the znode.
 
-        That is the session of the successful attempt, which may have begun while this method waited. A znode of another
-        session is given ``conflict_wait`` seconds to go (a container that restarts meets its own old one). Raises
-        :class:`BrokerIdInUse` when it stays.
+        The session may have begun while this method waited. A znode of another session, such as that of this broker
+        before a restart, has ``conflict_wait`` seconds to go; then :class:`BrokerIdInUse` is raised.
         """
         path = brokers.broker_path(broker.id)
         data = brokers.encode_broker(broker, self._clock.time_ms(), jmx_port)
@@ -82,7 +83,7 @@ class BrokerStore:
                 if found is None:
                     continue
                 if found.ephemeral_owner == session:
-                    # our own: the answer to an earlier attempt was lost with the connection
+                    # This session made it: the answer to an earlier attempt was lost with the connection.
                     await self._client.set(path, data, session=session)
                     self._registered = (broker.id, session)
                     return found.czxid, session
@@ -102,7 +103,7 @@ class BrokerStore:
             return stat.czxid, session
 
     async def update(self, broker: Broker, jmx_port: int = -1) -> None:
-        """Write the znode of ``broker``, registered in the current session, anew; its epoch stays.
+        """Overwrite the znode that ``broker`` registered in the current session; its epoch stays.
 
         Raises ``ZkError``.
         """
@@ -110,7 +111,7 @@ class BrokerStore:
         await self._client.set(brokers.broker_path(broker.id), data, session=self._client.session)
 
     async def live(self, watch: Watch | None = None) -> dict[int, Broker]:
-        """The live brokers by id, each with its epoch; ``watch`` sees the next arrival, departure or change of one."""
+        """The live brokers by id, each with its epoch; ``watch`` sees the next broker that comes, goes or changes."""
         names = await children_of_ensured(self._client, brokers.IDS, watch)
         ids = sorted(int(name) for name in names if name.isdigit())
         found = await gather(read(self._client, brokers.broker_path(broker_id), watch) for broker_id in ids)
@@ -125,7 +126,7 @@ class BrokerStore:
         return live
 
     async def unregister(self) -> None:
-        """Withdraw the registration that :meth:`register` made, if it still stands."""
+        """Remove the registration that :meth:`register` made, if it still exists."""
         if self._registered is None:
             return
         broker_id, session = self._registered
@@ -149,3 +150,33 @@ def _once(future: Future[None]) -> Watch:
         _fire(future)
 
     return watch
+
+
+_LAST_ID = (1 << 63) - 1
+
+
+class ProducerIdStore:
+    """``/latest_producer_id_block``, advanced by each broker that needs a block."""
+
+    def __init__(self, client: ZkClient) -> None:
+        self._client = client
+
+    async def allocate(self, broker_id: int) -> range:
+        """A block of ids that no other broker has, recorded before it is used.
+
+        If the answer of ZooKeeper is lost, the block is wasted. Raises ``MalformedZnodeError``.
+        """
+        while True:
+            found = await read(self._client, LATEST_BLOCK)
+            start = cluster.decode_block(found[0]).end + 1 if found is not None and found[0] else 0
+            if start > _LAST_ID - BLOCK_SIZE + 1:
+                raise MalformedZnodeError(f"{LATEST_BLOCK}: all producer ids are given away")
+            data = cluster.encode_block(ProducerIdBlock(broker_id, start, start + BLOCK_SIZE - 1))
+            try:
+                if found is None:
+                    await self._client.create(LATEST_BLOCK, data)
+                else:
+                    await self._client.set(LATEST_BLOCK, data, found[1].version)
+            except (BadVersionError, NodeExistsError):
+                continue
+            return range(start, start + BLOCK_SIZE)

@@ -11,8 +11,8 @@ the claim checks the version of the epoch znode, and is sent in the session of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from kafkalite.common.clock import Clock
 from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, OpResult, WriteFence, write_fenced
@@ -47,7 +47,10 @@ class ClaimLostError(ZkError):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Proof of a claim on ``base``. ``epoch_version`` is the version of the epoch znode that every write checks."""
+    """Proof of a claim on ``base``. ``epoch_version`` is the version of the epoch znode that every write checks.
+
+    ``zxid`` is that of the claim's transaction, -1 where its answer was lost; the claim is the same one then.
+    """
 
     base: str
     broker_id: int
@@ -55,6 +58,7 @@ class Claim:
     epoch_version: int
     session: int
     znodes: ClaimZnodes = COORDINATOR_CLAIM
+    zxid: int = field(default=-1, compare=False)
 
     def check(self) -> Check:
         """The operation that makes a transaction fail once the claim is lost."""
@@ -74,7 +78,7 @@ async def write_claimed(
 ) -> list[list[OpResult] | ZkError]:
     """Write ``groups`` of operations in order, each atomic by itself, in bounded pipelined transactions.
 
-    A refused group is an error in its place and spoils no other. Raises :class:`ClaimLostError`;
+    A refused group is an error in its place; the others are written. Raises :class:`ClaimLostError`;
     ``ConnectionLostError`` or ``SessionExpiredError`` (then re-read: the outcome is unknown).
     """
     fence = claim.fence()
@@ -85,6 +89,16 @@ async def write_claimed(
         if isinstance(result, ConnectionLostError | SessionExpiredError):
             raise result
     return results
+
+
+async def write_each_claimed(client: ZkClient, claim: Claim, ops: Iterable[Op]) -> None:
+    """Write ``ops``, each by itself; those on znodes that do not exist (any more) are skipped.
+
+    Raises as :func:`write_claimed`, and any other ``ZkError``.
+    """
+    for result in await write_claimed(client, claim, [[op] for op in ops]):
+        if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
+            raise result
 
 
 class ClaimStore:
@@ -102,9 +116,9 @@ class ClaimStore:
         return None if found is None else claims.decode_claim(path, found[0])
 
     async def claim(self, base: str, broker_id: int) -> Claim | None:
-        """Try to claim ``base``, which is created where it is missing; ``None`` where another broker has it.
+        """Try to claim ``base``, which is created if it is missing; ``None`` if another broker has claimed it.
 
-        Read what the claim is to protect only after this, in the same session.
+        Read what the claim protects only after this, in the same session.
         """
         session = self._client.session
         while True:
@@ -118,18 +132,18 @@ class ClaimStore:
                 results = await self._client.multi(ops, session=session)
             except MultiError as error:
                 if isinstance(error.cause, NoNodeError):
-                    continue  # base or epoch was removed after the epoch was read
+                    continue  # The base or its epoch was removed after the epoch was read.
                 # Another broker was faster, or an earlier attempt of ours succeeded and its answer was lost.
                 return await self._own_claim(base, broker_id, session)
             stat = results[1]
             assert isinstance(stat, ZnodeStat)
-            return Claim(base, broker_id, epoch + 1, stat.version, session, self._znodes)
+            return Claim(base, broker_id, epoch + 1, stat.version, session, self._znodes, stat.mzxid)
 
     async def renew(self, claim: Claim) -> Claim:
-        """Go on with a claim after a lost connection: from now on, nothing that was sent before it can take effect.
+        """Renew a claim after a lost connection, so that no write that was sent before can take effect any more.
 
-        Reads after it see all that took effect. Raises :class:`ClaimLostError`, ``ConnectionLostError`` (then the claim
-        may be renewed although this client does not know it: claim again), ``SessionExpiredError``.
+        Later reads see every write that took effect. Raises :class:`ClaimLostError`, ``SessionExpiredError``, or
+        ``ConnectionLostError``: then the claim may be renewed although this client does not know it, so claim again.
         """
         path = self._znodes.epoch_path(claim.base)
         data = claims.encode_epoch(claim.epoch)
@@ -144,7 +158,7 @@ class ClaimStore:
         await write_claimed(self._client, claim, [[claim.check()]])
 
     async def release(self, claim: Claim) -> None:
-        """Give the claim up; nothing happens where it is lost already."""
+        """Release the claim; has no effect if it is lost already."""
         ops: list[Op] = [claim.check(), Delete(self._znodes.claim_path(claim.base))]
         try:
             await self._client.multi(ops, session=claim.session)
@@ -152,12 +166,14 @@ class ClaimStore:
             return
 
     async def _epoch(self, base: str) -> tuple[int, int]:
-        """Epoch and znode version, both 0 where ``base`` was never claimed."""
+        """Epoch and znode version, both 0 if ``base`` was never claimed."""
         path = self._znodes.epoch_path(base)
         while True:
             found = await read(self._client, path)
             if found is not None:
-                return claims.decode_epoch(path, found[0]), found[1].version
+                # Kafka's ZkSecurityMigrator makes an empty /controller_epoch where no broker has run yet.
+                epoch = claims.decode_epoch(path, found[0]) if found[0] else claims.INITIAL_EPOCH
+                return epoch, found[1].version
             try:
                 await self._client.create(path, claims.encode_epoch(claims.INITIAL_EPOCH))
             except NodeExistsError:

@@ -1,7 +1,7 @@
 """Overrides of topics, brokers, clients and users, and notifications of their changes.
 
 Answers to: ``kafka.zk.{KafkaZkClient,AdminZkClient}`` (``changeConfigs``) and
-``kafka.server.ZkConfigManager`` with ``ZkNodeChangeNotificationListener``. Reactor shell.
+``kafka.server.ZkConfigManager``. Reactor shell.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 log = logging.getLogger(__name__)
 EVERYTHING = "*"
-"""Entity type handed to a listener that may have missed changes: read all that it needs anew."""
+"""Entity type for a listener that may have missed changes and must read all entities that it needs."""
 
 
 class ConfigStore:
@@ -42,9 +42,18 @@ class ConfigStore:
         found = await read(self._client, path, watch)
         return {} if found is None else config.decode_config(path, found[0])
 
+    async def names(self, entity_type: str) -> list[str]:
+        """Names of the entities of a type; users' clients, as ``alice/clients/c1``, follow the users."""
+        names = sorted(await children(self._client, f"{config.CONFIG}/{entity_type}"))
+        if entity_type != config.USERS:
+            return names
+        clients = [f"{name}/{config.CLIENTS}" for name in names]
+        found = await gather(children(self._client, config.config_path(config.USERS, path)) for path in clients)
+        return names + [f"{path}/{name}" for path, each in zip(clients, found, strict=True) for name in sorted(each)]
+
     async def entities(self, entity_type: str) -> dict[str, dict[str, str]]:
         """Overrides of every entity of a type, pipelined; malformed ones are left out."""
-        names = sorted(await children(self._client, f"{config.CONFIG}/{entity_type}"))
+        names = await self.names(entity_type)
         paths = [config.config_path(entity_type, name) for name in names]
         found = await gather(read(self._client, path) for path in paths)
         entities = {}
@@ -64,7 +73,7 @@ class ConfigStore:
         await self.set_entity(config.BROKERS, str(broker_id), overrides)
 
     async def set_entity(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
-        """Replace the overrides of any entity and tell every broker."""
+        """Replace the overrides of any entity (a user's client is ``alice/clients/c1``) and tell every broker."""
         await set_or_create(self._client, config.config_path(entity_type, name), config.encode_config(overrides))
         await self.notify(f"{entity_type}/{name}")
 
@@ -72,24 +81,24 @@ class ConfigStore:
         """Tell every broker that ``entity_path`` (``topics/NAME``) was written."""
         await self._client.create(config.CHANGE_PREFIX, config.encode_change(entity_path), sequence=True)
 
-    async def watch_changes(self, on_change: Callable[[str, str], None]) -> NotificationFeed:
-        """From now on call ``on_change(entity_type, name)`` for every change, in order; ``stop()`` the result to end.
+    async def watch_changes(self, on_change: Callable[[tuple[str, str]], None]) -> tuple[NotificationFeed, ...]:
+        """Call ``on_change((entity_type, name))`` for every change, in order, until the result is stopped.
 
-        ``name`` of a user's client is ``alice/clients/c1``. After a new session ``on_change("*", "")`` says that
+        ``name`` of a user's client is ``alice/clients/c1``. After a new session ``on_change(("*", ""))`` says that
         changes may have been missed. Notifications older than 15 minutes are removed.
         """
 
         def handle(data: bytes | None) -> None:
             if data is None:
-                on_change(EVERYTHING, "")
+                on_change((EVERYTHING, ""))
                 return
             try:
                 entity_type, _, name = config.decode_change(data).partition("/")
             except MalformedZnodeError as error:
                 log.warning("ignored: %s", error)
                 return
-            on_change(entity_type, name)
+            on_change((entity_type, name))
 
-        feed = NotificationFeed(self._client, config.CHANGES, "config_change_", handle, self._now_ms)
+        feed = NotificationFeed(self._client, config.CHANGE_PREFIX, handle, self._now_ms)
         await feed.start()
-        return feed
+        return (feed,)

@@ -1,4 +1,4 @@
-"""A directory of sequential notifications, each handled once and in order.
+"""Notifications of changes: sequential znodes, which each broker reads once and which are removed after a while.
 
 Answers to: ``kafka.common.ZkNodeChangeNotificationListener``. Reactor shell.
 """
@@ -6,13 +6,25 @@ Answers to: ``kafka.common.ZkNodeChangeNotificationListener``. Reactor shell.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from kafkalite.common.tasks import Lane
 from kafkalite.zk.stores.paths import children_of_ensured, ensure, read
-from kafkalite.zk.zk_client import NoNodeError, SessionState, WatchEvent, ZkClient, ZkError, ZnodeStat
+from kafkalite.zk.zk_client import (
+    ConnectionLostError,
+    NoNodeError,
+    SessionExpiredError,
+    SessionState,
+    WatchEvent,
+    ZkClient,
+    ZkError,
+    ZnodeStat,
+)
 
 log = logging.getLogger(__name__)
+E = TypeVar("E")
+
 KEEP_MS = 15 * 60 * 1000
 """How long a notification stays for brokers that are away."""
 
@@ -20,37 +32,34 @@ KEEP_MS = 15 * 60 * 1000
 class NotificationFeed:
     """Calls ``handle(data)`` for every notification that appears after :meth:`start`, oldest first.
 
-    ``handle(None)`` says that notifications may have been missed (a new session, or :meth:`missed`), once there is a
-    connection to read by. Old ones are removed.
+    A notification is a sequential znode whose path begins with ``prefix`` (``/config/changes/config_change_``).
+
+    ``handle(None)`` says that notifications may have been missed (after a new session, or :meth:`missed`); it is called
+    once the client is connected. Old notifications are removed.
     """
 
     def __init__(
-        self,
-        client: ZkClient,
-        path: str,
-        prefix: str,
-        handle: Callable[[bytes | None], None],
-        now_ms: Callable[[], int],
+        self, client: ZkClient, prefix: str, handle: Callable[[bytes | None], None], now_ms: Callable[[], int]
     ) -> None:
         self._client = client
-        self._path = path
         self._prefix = prefix
+        self._root = prefix.rpartition("/")[0]
         self._handle = handle
         self._now_ms = now_ms
         self._last = -1
-        self._lane = Lane(f"notifications of {path}", self._read)
+        self._lane = Lane(f"notifications of {self._root}", self._read)
         self._stopped = False
         self._connected = True
         self._missed = False
 
     async def start(self) -> None:
         """Skip the existing notifications, and watch for new ones."""
-        await ensure(self._client, self._path)
+        await ensure(self._client, self._root)
         self._last = max((self._sequence(name) for name in await self._names()), default=-1)
         self._client.add_listener(self._on_state)
 
     def missed(self) -> None:
-        """The connection was lost before a notification could be handled: ``handle(None)`` follows on the next one."""
+        """The connection was lost before a notification was handled: ``handle(None)`` follows on the next one."""
         self._missed = True
         if self._connected:
             self._lane.put("event")
@@ -74,7 +83,7 @@ class NotificationFeed:
             self._lane.put("event")
 
     async def _names(self) -> list[str]:
-        return await children_of_ensured(self._client, self._path, self._on_event)
+        return await children_of_ensured(self._client, self._root, self._on_event)
 
     async def _read(self, _: str) -> None:
         try:
@@ -83,7 +92,7 @@ class NotificationFeed:
                 self._missed = False
                 self._handle(None)
             for sequence, name in entries:
-                path = f"{self._path}/{name}"
+                path = f"{self._root}/{name}"
                 found = await read(self._client, path) if sequence > self._last else None
                 if found is not None:
                     self._last = sequence
@@ -91,11 +100,11 @@ class NotificationFeed:
             await self._purge([name for sequence, name in entries if sequence <= self._last])
         except ZkError as error:
             # The listener reads again when the state is CONNECTED.
-            log.debug("notifications of %s: %s", self._path, error)
+            log.debug("notifications of %s: %s", self._root, error)
 
     async def _purge(self, names: list[str]) -> None:
         for name in names:
-            path = f"{self._path}/{name}"
+            path = f"{self._root}/{name}"
             stat: ZnodeStat | None = await self._client.exists(path)
             if stat is None:
                 continue
@@ -107,5 +116,37 @@ class NotificationFeed:
                 continue
 
     def _sequence(self, name: str) -> int:
-        digits = name.removeprefix(self._prefix)
+        digits = f"{self._root}/{name}".removeprefix(self._prefix)
         return int(digits) if digits.isdigit() else -1
+
+
+class ChangeFollower(Generic[E]):
+    """Reads what notifications name, one change after another; ``what`` stands in the log.
+
+    If the connection is lost before ``read`` has read a change, the store says on the next connection that changes may
+    have been missed, and ``read`` reads everything.
+    """
+
+    def __init__(self, what: str, read: Callable[[E], Awaitable[None]]) -> None:
+        self._what = what
+        self._read = read
+        self._lane: Lane[E] = Lane(f"changes of {what}", self._handle)
+        self._feeds: tuple[NotificationFeed, ...] = ()
+
+    async def start(self, watch: Callable[[Callable[[E], None]], Awaitable[tuple[NotificationFeed, ...]]]) -> None:
+        """Follow by ``watch_changes`` of a store. Raises :class:`ZkError`; call it again then."""
+        if not self._feeds:
+            self._feeds = await watch(self._lane.put)
+
+    def close(self) -> None:
+        """Read no further change."""
+        for feed in self._feeds:
+            feed.stop()
+        self._lane.close()
+
+    async def _handle(self, change: E) -> None:
+        try:
+            await self._read(change)
+        except (ConnectionLostError, SessionExpiredError) as error:
+            log.info("%s will be read again: %s", self._what, error)
+            self._feeds[0].missed()

@@ -1,26 +1,59 @@
-"""Writes that ZooKeeper takes only while their fence holds: bounded, pipelined transactions that begin with its check.
+"""Fenced writes: bounded, pipelined transactions that begin with the check of their fence.
 
-Answers to: ``KafkaZkClient.retryRequestsUntilConnected`` with ``expectedControllerEpochZkVersion``. Reactor shell.
+Answers to: ``KafkaZkClient.retryRequestsUntilConnected`` with ``maxInFlightRequests`` and
+``expectedControllerEpochZkVersion``. The bound is ZooKeeper's ``jute.maxbuffer``: a larger multi costs the connection
+and all outstanding requests. Reactor shell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from kafkalite.common.tasks import gather
-from kafkalite.zk.stores.batches import bundles
 from kafkalite.zk.zk_client import (
     Check,
     ConnectionLostError,
+    Create,
     MultiError,
     Op,
     SessionExpiredError,
+    SetData,
     ZkClient,
     ZkError,
     ZnodeStat,
 )
+
+MAX_OPS = 200
+MAX_BYTES = 500_000
+_OVERHEAD = 64
+
+
+def op_size(op: Op) -> int:
+    """About how many bytes ``op`` takes in a request."""
+    data = op.data if isinstance(op, Create | SetData) else b""
+    return len(op.path) + len(data) + _OVERHEAD
+
+
+def bundles(groups: Sequence[Sequence[Op]], max_ops: int = MAX_OPS, max_bytes: int = MAX_BYTES) -> Iterator[list[int]]:
+    """Indexes of ``groups`` in order, packed so that each bundle is one bounded transaction.
+
+    A group is never split; one that is too large by itself gets a bundle of its own.
+    """
+    bundle: list[int] = []
+    ops = size = 0
+    for index, group in enumerate(groups):
+        group_size = sum(map(op_size, group))
+        if bundle and (ops + len(group) > max_ops or size + group_size > max_bytes):
+            yield bundle
+            bundle, ops, size = [], 0, 0
+        bundle.append(index)
+        ops += len(group)
+        size += group_size
+    if bundle:
+        yield bundle
+
 
 OpResult = ZnodeStat | str | None
 
@@ -31,7 +64,7 @@ class FencedError(ZkError):
 
 @dataclass(frozen=True, slots=True)
 class WriteFence:
-    """What must hold for a write to be taken: a znode's version (``None``: nothing), and the session."""
+    """The condition of a write: a znode's version (``None``: any), and the session in which it is sent."""
 
     check: Check | None
     session: int
@@ -68,7 +101,7 @@ async def write_fenced(client: ZkClient, writes: Sequence[FencedWrite]) -> list[
             for index in bundle:
                 outcome[index] = result
         else:
-            # One operation at fault fails the whole transaction: each write is tried alone, in order.
+            # One operation at fault fails the whole transaction, so each write is tried alone, in order.
             again.extend(bundle)
     alone = await gather(_transaction(client, writes, [index]) for index in again)
     for index, result in zip(again, alone, strict=True):
@@ -77,7 +110,7 @@ async def write_fenced(client: ZkClient, writes: Sequence[FencedWrite]) -> list[
 
 
 def _sized(writes: Sequence[FencedWrite]) -> list[list[Op]]:
-    """The operations as they count for the bounds of a transaction: each fence's check once in a row of its writes."""
+    """The operations of each write, with its fence's check unless the write before has the same fence."""
     sized: list[list[Op]] = []
     before: WriteFence | None = None
     for write in writes:
@@ -90,7 +123,7 @@ def _sized(writes: Sequence[FencedWrite]) -> list[list[Op]]:
 async def _transaction(
     client: ZkClient, writes: Sequence[FencedWrite], indexes: Sequence[int]
 ) -> list[list[OpResult]] | ZkError:
-    """The writes at ``indexes``, all of one session, in one transaction; the error at fault where it was refused."""
+    """Make the writes at ``indexes``, all of one session, in one transaction; its error if it was refused."""
     ops: list[Op] = []
     spans: list[tuple[int, int]] = []
     checks: set[int] = set()

@@ -9,12 +9,14 @@ import logging
 from collections.abc import Sequence
 
 from kafkalite.common.tasks import gather
-from kafkalite.zk.stores.batches import MAX_BYTES, MAX_OPS, op_size
 from kafkalite.zk.stores.claims import Claim, write_claimed
+from kafkalite.zk.stores.fenced_write import MAX_BYTES, MAX_OPS, op_size
+from kafkalite.zk.stores.group_protection import GroupProtection
 from kafkalite.zk.stores.paths import children, children_or_watch, read
 from kafkalite.zk.zk_client import Create, Delete, Op, SetData, Watch, ZkClient, ZkError
+from kafkalite.zk.znode_acls import ZnodeAcls
 from kafkalite.zk.znodes import groups as znodes
-from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.codec import MalformedZnodeError, decode_name
 from kafkalite.zk.znodes.consumers import group_path, ids_path
 from kafkalite.zk.znodes.groups import Generation, MemberRecord
 
@@ -23,14 +25,23 @@ NO_GENERATION = Generation(0)
 
 
 class GroupStore:
-    """``/consumers/<group>/generation``, and who of the old consumers lives in a group.
+    """``/consumers/<group>/generation``, and the live ZooKeeper consumers of a group.
 
     What is written is fenced by the group's claim: every writing method raises ``ClaimLostError`` where that is lost,
     and ``ConnectionLostError`` or ``SessionExpiredError`` where the outcome is unknown; writing may be repeated then.
     """
 
-    def __init__(self, client: ZkClient) -> None:
+    def __init__(self, client: ZkClient, acls: ZnodeAcls | None = None) -> None:
         self._client = client
+        self._protection = None if acls is None else GroupProtection(client, acls)
+
+    async def prepare(self, group: str) -> None:
+        """Before a claim: in a protected tree, make the group's znodes or take them over.
+
+        Raises ``NotAuthorizedError`` where another client owns the group.
+        """
+        if self._protection is not None:
+            await self._protection.prepare(group_path(group))
 
     async def exists(self, group: str) -> bool:
         """Whether ``group`` has a znode."""
@@ -48,10 +59,10 @@ class GroupStore:
         try:
             generation = znodes.decode_generation(path, found[0])
         except MalformedZnodeError as error:
-            log.error("group %s begins anew: %s", group, error)
+            log.error("group %s begins with an empty state: %s", group, error)
             return NO_GENERATION, []
         names = await children(self._client, znodes.members_path(group, generation.number))
-        ids = [znodes.member_id_of(name) for name in names]
+        ids = [decode_name(name) for name in names]
         paths = [znodes.member_path(group, generation.number, member_id) for member_id in ids]
         members = []
         for member_id, member, data in zip(
@@ -94,8 +105,7 @@ class GroupStore:
     async def replace(self, claim: Claim, group: str, generation: Generation, old_id: str, new: MemberRecord) -> None:
         """In the current generation, put ``new`` into the place of the member ``old_id``."""
         there = {
-            znodes.member_id_of(name)
-            for name in await children(self._client, znodes.members_path(group, generation.number))
+            decode_name(name) for name in await children(self._client, znodes.members_path(group, generation.number))
         }
         path = znodes.member_path(group, generation.number, new.member_id)
         data = znodes.encode_member(new)
@@ -106,7 +116,7 @@ class GroupStore:
         await self._commit(claim, [ops])
 
     async def old_members(self, group: str, watch: Watch) -> list[str]:
-        """Ids of the ZooKeeper consumers that live in ``group``; ``watch`` sees the next that comes or goes."""
+        """Ids of the live ZooKeeper consumers of ``group``; ``watch`` sees the next that comes or goes."""
         return await children_or_watch(self._client, ids_path(group), watch)
 
     async def _plan(
@@ -125,7 +135,7 @@ class GroupStore:
         own = str(generation.number)
         if own not in there:
             stage.append(Create(f"{root}/{own}"))
-        # Left over from a coordinator that died while it staged a generation of this number.
+        # Left behind by a coordinator that died while it staged a generation of this number.
         stale = set(there.pop(own, ()))
         for member in members:
             path = znodes.member_path(group, generation.number, member.member_id)

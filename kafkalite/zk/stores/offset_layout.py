@@ -1,4 +1,4 @@
-"""Which znodes of groups' offsets exist, as far as one writer knows: whether a commit creates or sets.
+"""The known znodes of groups' offsets, by which a commit creates a znode or sets it.
 
 Answers to: ``KafkaZkClient.setOrCreateConsumerOffset``, which tries one after the other. Reactor shell.
 
@@ -16,7 +16,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.zk.stores.fenced_write import FencedWrite, WriteFence, write_fenced
 from kafkalite.zk.zk_client import Create, NoNodeError, Op, SetData, ZkClient
 from kafkalite.zk.znodes import consumers, offsets
-from kafkalite.zk.znodes.names import encode_name
+from kafkalite.zk.znodes.codec import encode_name
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata
 
 MAX_PARTITIONS = 200_000
@@ -56,7 +56,7 @@ class OffsetLayout:
         self._count = 0
 
     async def prepare(self, writes: Iterable[OffsetWrite]) -> None:
-        """Read what is not known yet, and create missing containers under the fences of ``writes``.
+        """Read the unknown layouts, and create missing containers under the fences of ``writes``.
 
         Raises ``ConnectionLostError``; a fence that does not hold shows in the writes themselves.
         """
@@ -81,7 +81,7 @@ class OffsetLayout:
         return ops
 
     def wrote(self, write: OffsetWrite) -> None:
-        """The write has taken effect: what it creates exists."""
+        """The write has taken effect: note the znodes that it created."""
         topic = self._groups.get(write.group, {}).get(write.tp.topic)
         if topic is None:
             return
@@ -91,7 +91,7 @@ class OffsetLayout:
             topic.commits.add(write.tp.partition)
 
     def doubt(self, write: OffsetWrite) -> None:
-        """The write did not find what it expected."""
+        """The write failed because the layout is outdated: forget the topic's."""
         topic = self._groups.get(write.group, {}).pop(write.tp.topic, None)
         if topic is not None:
             self._count -= len(topic.numbers)
@@ -124,7 +124,7 @@ class OffsetLayout:
 
 
 async def create_container(client: ZkClient, path: str, fence: WriteFence) -> None:
-    """Create ``path``, its parent and the group: each by itself, as another may be creating them as well."""
+    """Create ``path``, its parent and the group, each by itself, because another broker may create them, too."""
     parent = path.rpartition("/")[0]
     above = [parent.rpartition("/")[0], parent, path]
     there = await gather(client.exists(each) for each in above)

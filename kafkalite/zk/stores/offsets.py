@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
-from kafkalite.common.tasks import gather
+from kafkalite.common.tasks import gather, gather_in_parts
 from kafkalite.common.types import TopicPartition
 from kafkalite.zk.stores.paths import children, read
 from kafkalite.zk.zk_client import Watch, ZkClient, ZnodeStat
 from kafkalite.zk.znodes import consumers, offsets
-from kafkalite.zk.znodes.codec import MalformedZnodeError
-from kafkalite.zk.znodes.names import decode_name
+from kafkalite.zk.znodes.codec import MalformedZnodeError, decode_name
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _Znode = tuple[bytes, ZnodeStat]
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """What a group has of a partition: its value, and of the number's znode mzxid, version and time of writing.
+    """A group's committed offset of one partition, with the mzxid, version and mtime of the number's znode.
 
     ``order`` says which of two values counts: the mzxid of the write, or of the decision where a transaction brought
     the offset. It is copied here later, when another one may have been decided.
@@ -44,8 +44,11 @@ class StoredOffset:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Of an offset that is to be written: the version of its number (``None``: no znode), its order (as in
-    :class:`StoredOffset`), and whether there is a znode for the rest of the commit."""
+    """The present state of an offset that is to be written.
+
+    The version of the number's znode (``None``: no znode), its order (as in :class:`StoredOffset`), and whether there
+    is a znode for the rest of the commit.
+    """
 
     version: int | None
     order: int
@@ -59,7 +62,7 @@ class OffsetStore:
         self.client = client
 
     async def exists(self, group: str) -> bool:
-        """Whether there is a place for ``group``, without a watch."""
+        """Whether ``group`` has a znode, without a watch."""
         return await self.client.exists(consumers.group_path(group)) is not None
 
     async def groups(self) -> list[str]:
@@ -67,24 +70,24 @@ class OffsetStore:
         return sorted(map(decode_name, await children(self.client, consumers.CONSUMERS)))
 
     async def offset(self, group: str, tp: TopicPartition, watch: Watch | None = None) -> StoredOffset | None:
-        """What ``group`` has of ``tp``; ``watch`` sees the next change either way. Raises ``MalformedZnodeError``.
+        """The offset of ``group`` for ``tp``; ``watch`` sees its next change. Raises ``MalformedZnodeError``.
 
         The number's znode alone is watched: a commit that counts is written in the same transaction.
         """
         path, beside = consumers.offset_path(group, tp), offsets.commit_path(group, tp)
         for _ in range(_TRIES):
-            # Both under way at once, and the number first: had it been read last, it might be newer than the commit
-            # that was read, and no event would ever say so.
+            # Request both at once, and the number first: if it were read last, it might be newer than the commit that
+            # was read, and no watch would report that.
             number, commit = await gather([read(self.client, path, watch), read(self.client, beside)])
             if number is None and (watch is None or await self.client.exists(path, watch) is None):
                 return None
             if number is not None and (commit is None or commit[1].mzxid <= number[1].mzxid):
                 return _stored(path, number, beside, commit)
-            # It was written in between.
+            # The offset was written between the two reads.
         return None if number is None else _stored(path, number, beside, None)
 
     async def offsets(self, group: str) -> dict[TopicPartition, StoredOffset]:
-        """All that ``group`` has, without a watch; what cannot be understood is left out."""
+        """All offsets of ``group``, without a watch; malformed ones are left out."""
         above = consumers.offsets_path(group)
         names = await children(self.client, above)
         listed = await gather(children(self.client, f"{above}/{name}") for name in names)
@@ -94,13 +97,8 @@ class OffsetStore:
             for number in numbers
             if number.isdecimal()
         ]
-        found: dict[TopicPartition, StoredOffset] = {}
-        for start in range(0, len(tps), AT_ONCE):
-            some = tps[start : start + AT_ONCE]
-            for tp, stored in zip(some, await gather(self._understood(group, tp) for tp in some), strict=True):
-                if stored is not None:
-                    found[tp] = stored
-        return found
+        found = await gather_in_parts(partial(self._understood, group), tps, AT_ONCE)
+        return {tp: stored for tp, stored in zip(tps, found, strict=True) if stored is not None}
 
     async def has_any(self, group: str) -> bool:
         """Whether ``group`` has an offset, without a watch."""

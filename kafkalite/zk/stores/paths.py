@@ -1,4 +1,4 @@
-"""Persistent paths, created where they are missing.
+"""Reads that allow for missing znodes, and persistent paths that are created if they are missing.
 
 Answers to: ``KafkaZkClient.{createTopLevelPaths,createRecursive,makeSurePersistentPathExists}``. Reactor shell.
 """

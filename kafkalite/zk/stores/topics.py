@@ -1,7 +1,8 @@
-"""Topics: names, assignments and partition states.
+"""Topics: names, assignments and partition states, and the ISR changes by leaders with their notifications.
 
-Answers to: ``kafka.zk.KafkaZkClient`` (``getReplicaAssignmentAndTopicIdForTopics``, ``getTopicPartitionStates``) and
-``AdminZkClient.createTopicWithAssignment``. Reactor shell.
+Answers to: ``kafka.zk.KafkaZkClient`` (``getReplicaAssignmentAndTopicIdForTopics``, ``getTopicPartitionStates``),
+``AdminZkClient.createTopicWithAssignment``, ``kafka.server.ZkAlterPartitionManager`` and
+``kafka.utils.ReplicationUtils``. Reactor shell.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import logging
 import uuid
 from collections.abc import Iterable, Mapping
 
-from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
-from kafkalite.cluster.topic_names import is_valid_topic, topic_fault
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment, is_valid_topic, topic_fault
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.zk.stores.paths import children_of_ensured, ensure, read, read_or_watch
 from kafkalite.zk.zk_client import (
+    BadVersionError,
     Check,
     Create,
     MultiError,
@@ -27,8 +28,8 @@ from kafkalite.zk.zk_client import (
     Watch,
     ZkClient,
 )
+from kafkalite.zk.znodes import admin, topics
 from kafkalite.zk.znodes import config as config_znodes
-from kafkalite.zk.znodes import topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.topics import UNASSIGNED, TopicAssignment
 
@@ -57,7 +58,7 @@ class TopicStore:
         return sorted(name for name in names if name not in wrong)
 
     async def catch_up(self) -> None:
-        """Return when reads of this session see all that had been written before the call, by any session.
+        """Return when reads of this session see all writes that any session made before the call.
 
         A transaction is ZooKeeper's leader's to decide, and the session's server answers it once it has applied what
         came before (as ``sync`` does).
@@ -99,7 +100,7 @@ class TopicStore:
                 if isinstance(cause, NodeExistsError) and error.index == 0:
                     raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.") from None
                 if isinstance(cause, NodeExistsError):
-                    # the old tools write the overrides first, and a crash may leave them behind
+                    # The old tools write the overrides first, and a crash may leave them behind.
                     write = SetData(config_path, config_data)
                 elif isinstance(cause, NoNodeError) and error.index == 1 and isinstance(write, SetData):
                     write = Create(config_path, config_data)
@@ -108,7 +109,7 @@ class TopicStore:
                     await ensure(self._client, config_path.rpartition("/")[0])
                 else:
                     raise
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"Topic '{topic}': its znodes change under way; try again.")
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"Topic '{topic}': its znodes keep changing; try again.")
 
     async def set_assignment(self, topic: str, assignment: TopicAssignment, version: int = -1) -> int:
         """Write an assignment where the znode still has ``version`` (-1: any); returns the new version.
@@ -167,3 +168,55 @@ class TopicStore:
         except MalformedZnodeError as error:
             log.warning("ignored: %s", error)
             return None
+
+
+MAX_NOTIFIED = 3000
+"""Partitions in one notification: far below ``jute.maxbuffer`` with names of any length."""
+
+
+class IsrStore:
+    """Writes the changes of the ISR that leaders, not the controller, decide."""
+
+    def __init__(self, client: ZkClient) -> None:
+        self._client = client
+
+    async def update(self, state: LeaderAndIsr, session: int | None = None) -> LeaderAndIsr:
+        """Write ``state`` where the znode still has ``state.zk_version``; returns it with the new version and mzxid.
+
+        Where the znode already says what was to be written (the answer to an earlier attempt was lost), that counts
+        as success. Raises ``BadVersionError`` (another broker wrote it, or the topic was recreated: re-read),
+        ``NoNodeError``, ``SessionExpiredError``, ``ConnectionLostError`` (outcome unknown: call again, or re-read).
+        """
+        path = topics.state_path(state.topic_partition)
+        session = self._client.session if session is None else session
+        # Versions of a recreated topic start at 0 again and prove nothing, so compare its id first.
+        if state.topic_id != ZERO_UUID and await self._was_recreated(state):
+            raise BadVersionError(path, "the topic was deleted or recreated:")
+        try:
+            stat = await self._client.set(path, topics.encode_state(state), state.zk_version, session=session)
+        except BadVersionError:
+            found = await self.read(state)
+            if found is None or found != state.with_(zk_version=state.zk_version + 1, mzxid=found.mzxid):
+                raise
+            return found
+        return state.with_(zk_version=stat.version, mzxid=stat.mzxid)
+
+    async def read(self, state: LeaderAndIsr) -> LeaderAndIsr | None:
+        """The znode's present state, with the topic id and assignment of ``state``; ``None`` if the znode is gone."""
+        tp = state.topic_partition
+        found = await read(self._client, topics.state_path(tp))
+        return None if found is None else topics.decode_state(tp, *found, state.topic_id, state.assignment)
+
+    async def notify(self, partitions: Iterable[TopicPartition], session: int | None = None) -> None:
+        """Notify the controller of partitions whose ISR changed."""
+        listed = list(partitions)
+        for start in range(0, len(listed), MAX_NOTIFIED):
+            data = admin.encode_isr_change(listed[start : start + MAX_NOTIFIED])
+            await self._client.create(admin.ISR_CHANGE_PREFIX, data, sequence=True, session=session)
+
+    async def _was_recreated(self, state: LeaderAndIsr) -> bool:
+        found = await read(self._client, topics.topic_path(state.topic))
+        if found is None:
+            return True
+        current = topics.decode_topic(state.topic, found[0]).topic_id
+        return current is not None and current != state.topic_id

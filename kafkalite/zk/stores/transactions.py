@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kafkalite.common.tasks import gather
+from kafkalite.common.tasks import gather_in_parts
 from kafkalite.zk.stores.claims import Claim, write_claimed
 from kafkalite.zk.stores.paths import children, ensure, read
 from kafkalite.zk.zk_client import (
@@ -27,7 +27,7 @@ from kafkalite.zk.zk_client import (
     ZnodeStat,
 )
 from kafkalite.zk.znodes import topics, transactions
-from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.codec import MalformedZnodeError, decode_name
 from kafkalite.zk.znodes.transactions import TransactionMetadata
 
 NEW = -1
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A transactional id as its znode has it: ``version`` for the next write, ``mzxid`` of the last one."""
+    """The content of a transactional id's znode: ``version`` for the next write, ``mzxid`` of the last one."""
 
     metadata: TransactionMetadata
     version: int
@@ -46,7 +46,7 @@ class Stored:
 
 
 class TransactionStore:
-    """``/transactions`` and everything below but the claims themselves.
+    """``/transactions`` and all znodes below it except the claims.
 
     ``partitions`` is how many state partitions are made where ``/transactions`` does not exist yet.
     """
@@ -57,7 +57,7 @@ class TransactionStore:
         self._count = 0
 
     async def count(self) -> int:
-        """The number of state partitions; the first broker that asks decides it for good."""
+        """The number of state partitions; the first broker that calls this decides it for ever."""
         while not self._count:
             found = await read(self._client, transactions.TRANSACTIONS)
             if found is not None:
@@ -78,7 +78,7 @@ class TransactionStore:
         return sorted(int(name) for name in await children(self._client, transactions.TRANSACTIONS))
 
     async def has_ids(self, number: int) -> bool:
-        """Whether any transactional id is remembered in the state partition."""
+        """Whether the state partition has any transactional id."""
         return bool(await children(self._client, transactions.ids_path(number)))
 
     async def prepare(self, number: int) -> None:
@@ -89,7 +89,7 @@ class TransactionStore:
     async def read(
         self, transactional_id: str, watch: Watch | None = None
     ) -> tuple[TransactionMetadata, ZnodeStat] | None:
-        """What is remembered of ``transactional_id``; any broker may ask. Raises ``MalformedZnodeError``."""
+        """The metadata of ``transactional_id``; any broker may read it. Raises ``MalformedZnodeError``."""
         path = transactions.id_path(await self.partition_for(transactional_id), transactional_id)
         found = await read(self._client, path, watch)
         if found is None:
@@ -97,7 +97,7 @@ class TransactionStore:
         return transactions.decode_transaction(path, found[0], transactional_id), found[1]
 
     async def read_current(self, transactional_id: str) -> TransactionMetadata | None:
-        """As :meth:`read`, but never what the server that is asked had before others wrote: takes a write's time."""
+        """As :meth:`read`, but never outdated, although ZooKeeper's server may lag behind; takes as long as a write."""
         while True:
             found = await self.read(transactional_id)
             if found is None:
@@ -113,7 +113,7 @@ class TransactionStore:
             return found[0]
 
     async def load(self, number: int) -> dict[str, Stored]:
-        """Every transactional id of a state partition that can be understood.
+        """The transactional ids of a state partition; malformed ones are left out.
 
         Call it after the claim, in the same session.
         """
@@ -126,13 +126,11 @@ class TransactionStore:
                 log.error("a transactional id is left out: %s", error)
                 return None
 
-        loaded: dict[str, Stored] = {}
-        for start in range(0, len(names), _AT_ONCE):
-            some = [transactions.id_of(name) for name in names[start : start + _AT_ONCE]]
-            for transactional_id, found in zip(some, await gather(map(one, some)), strict=True):
-                if found is not None:
-                    loaded[transactional_id] = Stored(found[0], found[1].version, found[1].mzxid)
-        return loaded
+        ids = [decode_name(name) for name in names]
+        found = await gather_in_parts(one, ids, _AT_ONCE)
+        return {
+            name: Stored(each[0], each[1].version, each[1].mzxid) for name, each in zip(ids, found, strict=True) if each
+        }
 
     async def write(self, claim: Claim, metadata: TransactionMetadata, version: int) -> Stored:
         """Make ``metadata`` durable, against the znode's ``version`` (:data:`NEW` creates it).
@@ -144,7 +142,7 @@ class TransactionStore:
         path = transactions.id_path(number, metadata.transactional_id)
         data = transactions.encode_transaction(metadata)
         if version == NEW:
-            # The stat, which a multi does not give for a creation, comes with the write that follows it.
+            # A multi returns no stat for a creation, so a write follows it and returns the stat.
             return await self._write(claim, [Create(path), SetData(path, data, 0)], metadata)
         return await self._write(claim, [SetData(path, data, version)], metadata)
 
@@ -157,7 +155,7 @@ class TransactionStore:
         return Stored(metadata, stat.version, stat.mzxid)
 
     async def remove(self, claim: Claim, expired: Iterable[Stored]) -> list[bool]:
-        """Forget transactional ids; which of them were still as given, and are gone. Raises as :meth:`write`."""
+        """Remove ids whose znodes are unchanged; returns for each whether it was removed. Raises as :meth:`write`."""
         stored = list(expired)
         number = [await self.partition_for(each.metadata.transactional_id) for each in stored]
         groups = [
@@ -168,5 +166,5 @@ class TransactionStore:
         return [not isinstance(result, ZkError) for result in results]
 
     async def topic_exists(self, topic: str) -> bool:
-        """Whether ZooKeeper has the topic; what a cache does not know may only be too new for it."""
+        """Whether the topic exists by ZooKeeper, because a cache may not know a new topic yet."""
         return await self._client.exists(topics.topic_path(topic)) is not None

@@ -1,4 +1,4 @@
-"""What was read of znodes, kept until a watch says that it may be otherwise.
+"""A cache of values read from znodes, each valid until its watch fires.
 
 Answers to: nothing in Kafka, whose brokers read a consumer's offset from ZooKeeper at every request. Reactor shell.
 
@@ -10,7 +10,7 @@ the connection was lost.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.tasks import SharedOutcome
@@ -25,23 +25,23 @@ IDLE = 600.0
 """Seconds after which a value that was not requested is dropped."""
 
 BUSY = 1.0
-"""Seconds for which a requested value stays even above ``MAX_CELLS``, because a whole answer may depend on it."""
+"""Seconds for which a requested value stays even above ``MAX_CELLS``, because an outstanding answer may need it."""
 
 _SWEEP = 60.0
 
 
 class _Cell:
-    """The value of one znode. ``reading``: the read under way, if any."""
+    """The value of one znode. ``reading``: the outstanding read, if any."""
 
     __slots__ = ("reading", "valid", "value")
 
     def __init__(self) -> None:
-        self.value: Any = None
+        self.value: object = None
         self.valid = False
         self.reading: _Reading | None = None
 
 
-class _Reading(SharedOutcome[Any]):
+class _Reading(SharedOutcome[object]):
     """One read in flight. ``fresh``: no event came since it began."""
 
     __slots__ = ("fresh",)
@@ -52,7 +52,7 @@ class _Reading(SharedOutcome[Any]):
 
 
 class WatchedReads:
-    """Values by the path whose watch guards them, in scopes (``/consumers/<group>``) that are dropped as a whole.
+    """Values by the path of their watch, in scopes (``/consumers/<group>``) that are dropped as a whole.
 
     There is one watch for each path, however often it is read: a scope that is dropped and read again finds the old
     watch in its place.
@@ -84,30 +84,28 @@ class WatchedReads:
         """Whether all values of ``paths`` are known."""
         return all(map(self.is_valid, paths))
 
-    def peek(self, path: str) -> tuple[bool, Any]:
+    def peek(self, path: str) -> tuple[bool, object]:
         """Whether the value of ``path`` is known, and the value."""
         cell = self._find(path)
         return (True, cell.value) if cell is not None and cell.valid else (False, None)
 
-    def known(self, path: str) -> Any:
+    def known(self, path: str) -> object:
         """The value last read of ``path``, though it may be old; ``None`` where there is none."""
         cell = self._find(path)
         return None if cell is None else cell.value
 
     async def get(self, path: str, load: Callable[[Watch], Awaitable[T]]) -> T:
-        """The value of ``path``: the known one, or what ``load`` gives, which sets the watch that it is handed.
+        """The value of ``path``: the known one, or the result of ``load``, which sets the given watch.
 
         A caller that comes during a read gets the same value, unless an event came in between, which may be of a write
-        that the read under way has not seen. Raises what ``load`` raises.
+        that the outstanding read has not seen. Raises what ``load`` raises.
         """
         cell = self._cell(path)
         if cell.valid:
-            value: T = cell.value
-            return value
+            return cast(T, cell.value)
         reading = cell.reading
         if reading is not None and reading.fresh:
-            shared: T = await reading.wait()
-            return shared
+            return cast(T, await reading.wait())
         return await self._read(cell, load)
 
     def forget(self, scope: str) -> None:
@@ -136,7 +134,7 @@ class WatchedReads:
     def _cell(self, path: str) -> _Cell:
         scope = _scope(path)
         now = self._clock.monotonic()
-        # Taken out and put in again: the scopes stay in the order of their last use.
+        # Remove and insert, so that the scopes stay in the order of their last use.
         self._used.pop(scope, None)
         self._used[scope] = now
         cells = self._scopes.setdefault(scope, {})

@@ -34,13 +34,13 @@ class ClaimZnodes:
         return f"{base}/{self.name}_epoch"
 
     def encode_claim(self, broker_id: int, timestamp_ms: int) -> bytes:
-        """What the broker that claims writes."""
+        """The content of a claim."""
         value = {"version": self.version, "brokerid": broker_id, "timestamp": str(timestamp_ms), **dict(self.more)}
         return to_json(value)
 
 
 COORDINATOR_CLAIM: Final = ClaimZnodes("coordinator", 1)
-"""Beside what it claims: a group, or a state partition of the transactions."""
+"""Stands below the group or the state partition of transactions that it claims."""
 
 CONTROLLER_CLAIM: Final = ClaimZnodes("controller", 2, (("kraftControllerEpoch", -1),))
 CLUSTER: Final = ""

@@ -1,12 +1,14 @@
-"""``/cluster/id``, and the persistent paths that every broker makes sure of.
+"""``/cluster/id``, ``/latest_producer_id_block``, and the persistent paths that every broker creates.
 
-Answers to: ``kafka.zk.{ClusterIdZNode,ZkData.PersistentZkPaths}``. Pure.
+Answers to: ``kafka.zk.{ClusterIdZNode,ProducerIdBlockZNode,ZkData.PersistentZkPaths}``. Pure.
 """
 
 from __future__ import annotations
 
-from kafkalite.zk.znodes import admin, brokers, config, notifications, topics
-from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, to_json
+from dataclasses import dataclass
+
+from kafkalite.zk.znodes import admin, brokers, config, topics
+from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, to_json
 
 CLUSTER_ID = "/cluster/id"
 
@@ -17,8 +19,8 @@ PERSISTENT_PATHS = (
     config.CHANGES,
     admin.DELETE_TOPICS,
     brokers.SEQID,
-    notifications.ISR_CHANGES,
-    notifications.LOG_DIR_EVENTS,
+    admin.ISR_CHANGES,
+    admin.LOG_DIR_EVENTS,
     *(f"{config.CONFIG}/{kind}" for kind in (config.TOPICS, config.CLIENTS, config.USERS, config.BROKERS, config.IPS)),
 )
 
@@ -34,3 +36,32 @@ def decode_cluster_id(data: bytes) -> str:
     if not isinstance(value, str):
         raise MalformedZnodeError(f"{CLUSTER_ID}: id: not text: {value!r}")
     return value
+
+
+LATEST_BLOCK = "/latest_producer_id_block"
+BLOCK_SIZE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """Ids ``start`` to ``end``, both included, belong to ``broker``."""
+
+    broker: int
+    start: int
+    end: int
+
+
+def encode_block(block: ProducerIdBlock) -> bytes:
+    """The latest block (version 1); the ids are text."""
+    value = {"version": 1, "broker": block.broker, "block_start": str(block.start), "block_end": str(block.end)}
+    return to_json(value)
+
+
+def decode_block(data: bytes) -> ProducerIdBlock:
+    """The reverse. Raises ``MalformedZnodeError``."""
+    value = from_json(data, LATEST_BLOCK)
+    return ProducerIdBlock(
+        integer(value.get("broker"), f"{LATEST_BLOCK} broker"),
+        integer(value.get("block_start"), f"{LATEST_BLOCK} block_start"),
+        integer(value.get("block_end"), f"{LATEST_BLOCK} block_end"),
+    )

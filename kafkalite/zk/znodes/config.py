@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, to_json
+from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, json_object, to_json
 
 CONFIG = "/config"
 CHANGES = "/config/changes"
@@ -31,10 +31,8 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
     """The reverse; empty data means none. Raises :class:`MalformedZnodeError`."""
     if not data:
         return {}
-    config = from_json(data, path).get("config")
-    if not isinstance(config, dict):
-        raise MalformedZnodeError(f"{path}: config: not an object: {config!r}")
-    return {str(name): str(value) for name, value in config.items()}
+    config = json_object(from_json(data, path).get("config"), f"{path}: config")
+    return {name: str(value) for name, value in config.items()}
 
 
 def encode_change(entity_path: str) -> bytes:

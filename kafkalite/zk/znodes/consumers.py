@@ -1,8 +1,8 @@
-"""``/consumers``: groups of ZooKeeper consumers, and everybody's offsets.
+"""``/consumers``: groups of ZooKeeper consumers, and the offsets of all groups.
 
 Answers to: ``kafka.zk.ConsumerOffset`` and the ``ZKGroupDirs`` of Kafka 0.8 to 0.10. Pure.
 
-Names of groups stand in paths as ``names.py`` writes them; ``decode_name`` gives them back where groups are listed.
+Names of groups stand in paths as ``encode_name`` writes them; ``decode_name`` gives them back where groups are listed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, to_json
-from kafkalite.zk.znodes.names import encode_name
+from kafkalite.zk.znodes.codec import MalformedZnodeError, encode_name, from_json, integer, json_object, to_json
 
 CONSUMERS = "/consumers"
 
@@ -52,7 +51,7 @@ class ConsumerRegistration:
 
 
 def encode_consumer(registration: ConsumerRegistration) -> bytes:
-    """What a member writes (version 1)."""
+    """The registration of a member (version 1)."""
     return to_json(
         {
             "version": 1,
@@ -66,9 +65,7 @@ def encode_consumer(registration: ConsumerRegistration) -> bytes:
 def decode_consumer(path: str, data: bytes) -> ConsumerRegistration:
     """The reverse. Raises :class:`MalformedZnodeError`."""
     value = from_json(data, path)
-    subscription = value.get("subscription")
-    if not isinstance(subscription, dict):
-        raise MalformedZnodeError(f"{path}: subscription: not an object: {subscription!r}")
+    subscription = json_object(value.get("subscription"), f"{path}: subscription")
     streams = {str(topic): integer(count, f"{path} subscription") for topic, count in subscription.items()}
     return ConsumerRegistration(streams, str(value.get("pattern")), integer(value.get("timestamp", -1), path))
 
@@ -85,6 +82,6 @@ def decode_offset(path: str, data: bytes) -> int:
     except ValueError:
         raise MalformedZnodeError(f"{path}: not an offset: {data!r}") from None
     if not -1 << 63 <= offset < 1 << 63:
-        # A slip of the hand must not make an answer of many partitions one that cannot be sent.
+        # An offset that was mistyped by hand must not make the answer for all partitions impossible to encode.
         raise MalformedZnodeError(f"{path}: no answer has room for the offset {offset}")
     return offset

@@ -3,8 +3,9 @@
 Answers to: ``org.apache.kafka.coordinator.group.generated.GroupMetadataValue``, which real Kafka keeps in a topic.
 Pure.
 
-The number in ``generation`` names the child whose children are the members: a generation is staged beside the current
-one, and becomes current by that one write. Member ids are chosen by clients and encoded as names of znodes.
+The number in ``generation`` is the name of the child whose children are the members. A new generation is staged beside
+the current one, and the write of its number makes it the current one. Clients choose member ids, so the ids are encoded
+as names of znodes.
 """
 
 from __future__ import annotations
@@ -12,16 +13,22 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
-from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, to_json
+from kafkalite.zk.znodes.codec import (
+    JsonObject,
+    MalformedZnodeError,
+    encode_name,
+    from_json,
+    integer,
+    json_objects,
+    to_json,
+)
 from kafkalite.zk.znodes.consumers import group_path
-from kafkalite.zk.znodes.names import decode_name, encode_name
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRecord:
-    """A member as it is kept: all that a coordinator must know to go on with it. Timeouts in milliseconds."""
+class MemberRecord(NamedTuple):
+    """A member as stored, with all that its next coordinator needs. Timeouts in milliseconds."""
 
     member_id: str
     instance_id: str | None
@@ -35,7 +42,7 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generation. ``number`` 0: nobody ever joined. ``leader`` and ``protocol`` are empty where there are none."""
+    """One generation. ``number`` 0: no member ever joined. ``leader`` and ``protocol`` are empty without members."""
 
     number: int
     protocol_type: str = ""
@@ -57,11 +64,6 @@ def members_path(group: str, number: int) -> str:
 def member_path(group: str, number: int, member_id: str) -> str:
     """One member of one generation."""
     return f"{generation_path(group)}/{number}/{encode_name(member_id)}"
-
-
-def member_id_of(name: str) -> str:
-    """The member id whose znode is called ``name``."""
-    return decode_name(name)
 
 
 def encode_generation(generation: Generation) -> bytes:
@@ -109,9 +111,7 @@ def encode_member(member: MemberRecord) -> bytes:
 def decode_member(path: str, member_id: str, data: bytes) -> MemberRecord:
     """The reverse. Raises :class:`MalformedZnodeError`."""
     value = from_json(data, path)
-    protocols = value.get("protocols")
-    if not isinstance(protocols, list) or not all(isinstance(item, dict) for item in protocols):
-        raise MalformedZnodeError(f"{path}: protocols: not a list of objects: {protocols!r}")
+    protocols = json_objects(value.get("protocols"), f"{path}: protocols")
     return MemberRecord(
         member_id,
         None if value.get("instance_id") is None else _text(value, "instance_id", path),
@@ -124,7 +124,7 @@ def decode_member(path: str, member_id: str, data: bytes) -> MemberRecord:
     )
 
 
-def _text(value: dict[str, Any], key: str, path: str) -> str:
+def _text(value: JsonObject, key: str, path: str) -> str:
     text = value.get(key)
     if not isinstance(text, str):
         raise MalformedZnodeError(f"{path}: {key}: not a text: {text!r}")
@@ -135,7 +135,7 @@ def _to_base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def _from_base64(value: dict[str, Any], key: str, path: str) -> bytes:
+def _from_base64(value: JsonObject, key: str, path: str) -> bytes:
     try:
         return base64.b64decode(_text(value, key, path), validate=True)
     except binascii.Error as error:

@@ -1,4 +1,4 @@
-"""What stands beside a group's plain offsets: what else a commit says, and what transactions have staged.
+"""The rest of a commit beside a group's plain offsets, and the offsets that transactions have staged.
 
 Answers to: ``kafka.common.OffsetAndMetadata`` and ``org.apache.kafka.coordinator.group.generated.OffsetCommitValue``.
 Pure.
@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, to_json
+from kafkalite.zk.znodes.codec import encode_name, from_json, integer, json_objects, to_json
 from kafkalite.zk.znodes.consumers import group_path
-from kafkalite.zk.znodes.names import encode_name
 
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -25,11 +24,11 @@ NO_TIMESTAMP: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A commit: the next offset to read, and what its committer said with it.
+    """A commit: the next offset to read, with the committer's metadata and times.
 
     Times are milliseconds since the epoch. ``commit_timestamp_ms``: -1 for now (in a commit) or unknown (a plain
-    number). ``expire_timestamp_ms``: when it goes where its committer asked for a retention of its own (OffsetCommit
-    2 to 4), else -1.
+    number). ``expire_timestamp_ms``: when it expires if the committer set a retention (OffsetCommit 2 to 4), else
+    -1.
     """
 
     offset: int
@@ -41,7 +40,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TxnProducer:
-    """Who stages offsets in a transaction."""
+    """The producer that stages offsets in a transaction."""
 
     transactional_id: str
     producer_id: int
@@ -50,7 +49,7 @@ class TxnProducer:
 
 @dataclass(frozen=True, slots=True)
 class StagedOffsets:
-    """One chunk of what a producer staged."""
+    """One chunk of a producer's staged offsets."""
 
     producer: TxnProducer
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -62,7 +61,7 @@ def commits_path(group: str) -> str:
 
 
 def commit_path(group: str, tp: TopicPartition) -> str:
-    """What else the last commit of ``tp`` said."""
+    """The rest of the last commit of ``tp``."""
     return f"{group_path(group)}/commits/{encode_name(tp.topic)}/{tp.partition}"
 
 
@@ -78,7 +77,7 @@ def staged_name(producer: TxnProducer, chunk: int = 0) -> str:
 
 
 def staged_chunk(name: str, producer: TxnProducer) -> int | None:
-    """Which chunk of ``producer`` the znode called ``name`` is; ``None``: it is another's."""
+    """The chunk number of the znode ``name``; ``None`` if it belongs to another producer."""
     first = staged_name(producer)
     if name == first:
         return 0
@@ -103,7 +102,7 @@ def decode_commit(path: str, data: bytes, offset: int) -> OffsetAndMetadata:
 
 
 def decode_decision(path: str, data: bytes) -> int:
-    """The mzxid of the decision that a commit belongs to, 0 where it is of no transaction."""
+    """The mzxid of the decision that a commit belongs to, 0 if it belongs to no transaction."""
     return integer(from_json(data, path).get("decision", 0), f"{path} decision") if b'"decision"' in data else 0
 
 
@@ -135,10 +134,8 @@ def decode_staged(path: str, data: bytes) -> StagedOffsets:
     return StagedOffsets(producer, dict(_staged(path, value.get("offsets"))))
 
 
-def _staged(path: str, value: Any) -> Iterable[tuple[TopicPartition, OffsetAndMetadata]]:
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise MalformedZnodeError(f"{path}: offsets: not a list of objects: {value!r}")
-    for each in value:
+def _staged(path: str, value: object) -> Iterable[tuple[TopicPartition, OffsetAndMetadata]]:
+    for each in json_objects(value, f"{path}: offsets"):
         tp = TopicPartition(str(each.get("topic")), integer(each.get("partition"), f"{path} partition"))
         yield tp, _commit(path, each, integer(each.get("offset"), f"{path} offset"))
 
@@ -154,7 +151,7 @@ def _rest(commit: OffsetAndMetadata) -> dict[str, object]:
     return rest
 
 
-def _commit(path: str, value: Mapping[str, Any], offset: int) -> OffsetAndMetadata:
+def _commit(path: str, value: Mapping[str, object], offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(
         offset,
         integer(value.get("leader_epoch"), f"{path} leader_epoch"),

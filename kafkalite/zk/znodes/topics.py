@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import ZERO_UUID, TopicPartition, uuid_from_text, uuid_to_text
 from kafkalite.zk.zk_client import ZnodeStat
-from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, integers, to_json
+from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, integers, json_object, to_json
 
 TOPICS = "/brokers/topics"
 UNASSIGNED = PartitionAssignment(())
@@ -63,13 +63,9 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     """The reverse, for versions 1 to 3. Raises :class:`MalformedZnodeError`."""
     what = topic_path(topic)
     value = from_json(data, what)
-    listed = value.get("partitions")
-    if not isinstance(listed, dict):
-        raise MalformedZnodeError(f"{what}: partitions: not an object: {listed!r}")
-    adding = value.get("adding_replicas") or {}
-    removing = value.get("removing_replicas") or {}
-    if not isinstance(adding, dict) or not isinstance(removing, dict):
-        raise MalformedZnodeError(f"{what}: adding_replicas or removing_replicas: not an object")
+    listed = json_object(value.get("partitions"), f"{what}: partitions")
+    adding = json_object(value.get("adding_replicas") or {}, f"{what}: adding_replicas")
+    removing = json_object(value.get("removing_replicas") or {}, f"{what}: removing_replicas")
     text = value.get("topic_id")
     try:
         topic_id = None if text is None else uuid_from_text(str(text))
@@ -113,9 +109,7 @@ def decode_state(
     """The state of ``tp`` as read. Raises :class:`MalformedZnodeError`."""
     what = state_path(tp)
     value = from_json(data, what)
-    epochs = value.get(_UNCLEAN_START_EPOCHS, {})
-    if not isinstance(epochs, dict):
-        raise MalformedZnodeError(f"{what}: {_UNCLEAN_START_EPOCHS}: not an object")
+    epochs = json_object(value.get(_UNCLEAN_START_EPOCHS, {}), f"{what}: {_UNCLEAN_START_EPOCHS}")
     return LeaderAndIsr(
         tp.topic,
         tp.partition,

@@ -1,9 +1,10 @@
-"""``/transactions``: what the coordinators of transactions remember, a znode for each transactional id.
+"""``/transactions``: the metadata of transactions, one znode for each transactional id.
 
 Answers to: ``kafka.coordinator.transaction.{TransactionLog,TransactionMetadata,TransactionState}``. Pure.
 
-A transactional id belongs to one *state partition* (in Kafka a partition of ``__transaction_state``); whoever holds the
-claim on that writes the ids below it. ``/transactions`` itself says how many there are, so that it never changes.
+A transactional id belongs to one *state partition* (in Kafka a partition of ``__transaction_state``); the broker that
+holds the claim on it writes the ids below it. ``/transactions`` itself holds the number of state partitions, which
+never changes.
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, to_json
-from kafkalite.zk.znodes.names import decode_name, encode_name
+from kafkalite.zk.znodes.codec import MalformedZnodeError, encode_name, from_json, integer, to_json
 
 TRANSACTIONS: Final = "/transactions"
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_TIMEOUT: Final = (1 << 31) - 1
-"""Timeout in ms by which a producer says that its transactions are prepared by one and may be ended by another."""
+"""Timeout in ms of a producer with two-phase commit: one process prepares a transaction, another may end it later."""
 
 
 class TransactionState(Enum):
@@ -41,9 +41,9 @@ class TransactionState(Enum):
 class TransactionMetadata:
     """One transactional id. Timestamps and the timeout are in ms; -1 where there is none.
 
-    ``partitions`` and ``groups`` (whose offsets were sent into the transaction) stay until every one of them has been
-    told how it ended. ``last_producer_id`` and ``last_producer_epoch`` were valid before the last InitProducerId,
-    whose answer may have been lost (KIP-360).
+    ``partitions`` and ``groups`` (whose offsets were sent into the transaction) stay until each of them
+    has the transaction's outcome. ``last_producer_id`` and ``last_producer_epoch`` were valid before the last
+    InitProducerId, whose answer may have been lost (KIP-360).
     """
 
     transactional_id: str
@@ -60,7 +60,7 @@ class TransactionMetadata:
 
     @property
     def two_phase(self) -> bool:
-        """Whether no timeout applies: it may be prepared by one and ended by another, later."""
+        """Whether the transaction has no timeout (two-phase commit)."""
         return self.timeout_ms == NO_TIMEOUT
 
     def with_(self, **changes: object) -> TransactionMetadata:
@@ -93,11 +93,6 @@ def ids_path(number: int) -> str:
 def id_path(number: int, transactional_id: str) -> str:
     """One transactional id."""
     return f"{TRANSACTIONS}/{number}/ids/{encode_name(transactional_id)}"
-
-
-def id_of(name: str) -> str:
-    """The transactional id whose znode is called ``name``."""
-    return decode_name(name)
 
 
 def encode_root(partitions: int) -> bytes:
@@ -161,7 +156,7 @@ def decode_transaction(path: str, data: bytes, transactional_id: str) -> Transac
     )
 
 
-def _partitions(value: Any, path: str) -> Iterable[TopicPartition]:
+def _partitions(value: object, path: str) -> Iterable[TopicPartition]:
     if not isinstance(value, Mapping) or not all(isinstance(numbers, list) for numbers in value.values()):
         raise MalformedZnodeError(f"{path}: partitions: not lists by topic: {value!r}")
     for topic, numbers in value.items():
@@ -169,7 +164,7 @@ def _partitions(value: Any, path: str) -> Iterable[TopicPartition]:
             yield TopicPartition(topic, integer(number, f"{path} partitions"))
 
 
-def _texts(value: Any, path: str) -> list[str]:
+def _texts(value: object, path: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise MalformedZnodeError(f"{path}: groups: not a list of texts: {value!r}")
     return value

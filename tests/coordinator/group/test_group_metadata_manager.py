@@ -8,66 +8,66 @@ import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.zk.zk_client import ConnectionLostError, SessionState
-from tests.coordinator.group.house import T0, Broker, House
-from tests.coordinator.house import run
+from tests.coordinator.group.fixtures import T0, Broker, GroupCoordinatorFixture
+from tests.support import run
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_all_brokers_name_the_same_broker_which_claims_on_demand() -> None:
-    house = House()
-    assert {broker.find() for broker in house.brokers.values()} == {house.preferred().id}
-    assert "/consumers/g" not in house.server.paths()
-    house.stable("a")
-    assert house.server.data("/consumers/g/coordinator_epoch") == b"1"
-    assert {broker.find() for broker in house.brokers.values()} == {house.preferred().id}
+    fixture = GroupCoordinatorFixture()
+    assert {broker.find() for broker in fixture.brokers.values()} == {fixture.preferred().id}
+    assert "/consumers/g" not in fixture.server.paths()
+    fixture.stable("a")
+    assert fixture.server.data("/consumers/g/coordinator_epoch") == b"1"
+    assert {broker.find() for broker in fixture.brokers.values()} == {fixture.preferred().id}
 
 
 def test_other_brokers_answer_not_coordinator_and_write_nothing() -> None:
-    house = House()
-    for broker in house.others():
+    fixture = GroupCoordinatorFixture()
+    for broker in fixture.others():
         assert broker.join("a").result.error is NOT_COORDINATOR
         assert broker.heartbeat("a-1", 1) is NOT_COORDINATOR
         assert broker.sync("a-1", 1).result.error is NOT_COORDINATOR
         assert broker.commit(5) is NOT_COORDINATOR
-    assert "/consumers/g" not in house.server.paths()
+    assert "/consumers/g" not in fixture.server.paths()
 
 
 def test_a_group_that_does_not_exist_is_not_claimed() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     assert broker.heartbeat("a-1", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert broker.sync("a-1", 1).result.error is ErrorCode.UNKNOWN_MEMBER_ID
     assert broker.join("a", "a-1").result.error is ErrorCode.UNKNOWN_MEMBER_ID
     assert broker.commit(5, "a-1", 1) is ErrorCode.ILLEGAL_GENERATION
     assert broker.fetch() == {}
-    assert "/consumers/g" not in house.server.paths()
+    assert "/consumers/g" not in fixture.server.paths()
 
 
 def test_the_claim_stays_with_its_holder_when_a_preferred_broker_starts() -> None:
-    house = House()
-    best = house.preferred()
-    second = house.kill(best)
-    house.stable("a", broker=second)
+    fixture = GroupCoordinatorFixture()
+    best = fixture.preferred()
+    second = fixture.kill(best)
+    fixture.stable("a", broker=second)
     best.client.reconnect()
-    house.alive({1, 2, 3})
-    assert house.preferred() is best
-    assert {broker.find() for broker in house.brokers.values()} == {second.id}
+    fixture.alive({1, 2, 3})
+    assert fixture.preferred() is best
+    assert {broker.find() for broker in fixture.brokers.values()} == {second.id}
 
 
 @pytest.mark.parametrize("death", ["killed", "stopped"])
 def test_members_carry_on_with_the_next_coordinator(death: str) -> None:
-    house = House()
-    first = house.preferred()
-    ids = house.stable("a", "b")
+    fixture = GroupCoordinatorFixture()
+    first = fixture.preferred()
+    ids = fixture.stable("a", "b")
     assert first.commit(42, ids["a"], 1) is NONE
     if death == "killed":
-        second = house.kill(first)
+        second = fixture.kill(first)
     else:
-        house.alive(set(house.brokers) - {first.id})
+        fixture.alive(set(fixture.brokers) - {first.id})
         run(first.groups.stop())
-        second = house.preferred()
+        second = fixture.preferred()
     assert second.find() == second.id
     for name, member_id in ids.items():
         assert second.heartbeat(member_id, 1) is NONE, name
@@ -80,24 +80,24 @@ def test_members_carry_on_with_the_next_coordinator(death: str) -> None:
 
 
 def test_twenty_coordinators_one_after_the_other() -> None:
-    house = House()
-    ids = house.stable("a", "b")
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    ids = fixture.stable("a", "b")
+    broker = fixture.preferred()
     for number in range(20):
-        dead, broker = broker, house.kill(broker)
+        dead, broker = broker, fixture.kill(broker)
         assert broker.commit(number, ids["a"], 1) is NONE
         assert [broker.heartbeat(each, 1) for each in ids.values()] == [NONE, NONE]
         dead.client.reconnect()
-        house.alive({1, 2, 3})
+        fixture.alive({1, 2, 3})
     assert broker.fetch() == {T0: 19}
-    assert house.server.data("/consumers/g/coordinator_epoch") == b"21"
+    assert fixture.server.data("/consumers/g/coordinator_epoch") == b"21"
 
 
 def test_requests_wait_while_a_group_is_loaded() -> None:
-    house = House()
-    first = house.preferred()
-    ids = house.stable("a")
-    second = house.kill(first)
+    fixture = GroupCoordinatorFixture()
+    first = fixture.preferred()
+    ids = fixture.stable("a")
+    second = fixture.kill(first)
     # ZooKeeper answers the claim late.
     second.client.black_hole(apply=True)
     waiting = [second.join("b"), second.join("c"), second.sync(ids["a"], 1)]
@@ -112,15 +112,15 @@ def test_requests_wait_while_a_group_is_loaded() -> None:
     # The claim had taken effect, and the broker recognises it as its own.
     assert second.heartbeat(ids["a"], 1) is NONE
     assert second.heartbeat("anybody", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert house.server.data("/consumers/g/coordinator_epoch") == b"2"
+    assert fixture.server.data("/consumers/g/coordinator_epoch") == b"2"
 
 
 # trap: kafkalite/coordinator/group/group_metadata_manager.py: While ZooKeeper is SUSPENDED a coordinator answers
 # members from memory, but commits nothing.
 def test_without_a_connection_members_are_answered_from_memory() -> None:
-    house = House()
-    broker = house.preferred()
-    ids = house.stable("a")
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    ids = fixture.stable("a")
     broker.client.lose_connection()
     assert broker.heartbeat(ids["a"], 1) is NONE
     assert broker.find() == broker.id
@@ -134,18 +134,18 @@ def test_without_a_connection_members_are_answered_from_memory() -> None:
 # trap: kafkalite/coordinator/group/group_metadata_manager.py: A broker that is cut off from ZooKeeper for good gets no
 # event of it: it must doubt its claims by itself.
 def test_a_broker_without_zookeeper_for_a_session_timeout_lets_its_groups_go() -> None:
-    house = House()
-    cut_off = house.preferred()
-    ids = house.stable("a")
+    fixture = GroupCoordinatorFixture()
+    cut_off = fixture.preferred()
+    ids = fixture.stable("a")
     waiting = cut_off.join("b")
     cut_off.client.lose_connection()
-    house.clock.advance(9.0)
+    fixture.clock.advance(9.0)
     assert cut_off.heartbeat(ids["a"], 1) is ErrorCode.REBALANCE_IN_PROGRESS
     # ZooKeeper expires the session without the broker's knowledge, and another broker takes the group over.
-    house.server.expire(cut_off.client.session)
-    house.alive(set(house.brokers) - {cut_off.id})
-    assert house.preferred().heartbeat(ids["a"], 1) is NONE
-    house.clock.advance(9.0)
+    fixture.server.expire(cut_off.client.session)
+    fixture.alive(set(fixture.brokers) - {cut_off.id})
+    assert fixture.preferred().heartbeat(ids["a"], 1) is NONE
+    fixture.clock.advance(9.0)
     assert waiting.result.error is NOT_COORDINATOR
     assert cut_off.heartbeat(ids["a"], 1) is NOT_COORDINATOR
     with pytest.raises(ConnectionLostError):
@@ -155,44 +155,44 @@ def test_a_broker_without_zookeeper_for_a_session_timeout_lets_its_groups_go() -
 
 
 def test_groups_that_were_let_go_without_zookeeper_are_loaded_unchanged_afterwards() -> None:
-    house = House()
-    broker = house.preferred()
-    ids = house.stable("a")
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    ids = fixture.stable("a")
     broker.client.lose_connection()
-    house.clock.advance(18.0)
+    fixture.clock.advance(18.0)
     assert broker.coordinated == {}
     # ZooKeeper was down and kept the session.
     broker.client.reconnect()
     assert broker.heartbeat(ids["a"], 1) is NONE
-    assert house.server.data("/consumers/g/coordinator_epoch") == b"1"
-    house.clock.advance(9.0)
+    assert fixture.server.data("/consumers/g/coordinator_epoch") == b"1"
+    fixture.clock.advance(9.0)
     broker.client.lose_connection()
-    house.clock.advance(9.0)
+    fixture.clock.advance(9.0)
     assert broker.coordinated
 
 
 def test_a_generation_waits_until_it_can_be_written() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     join = broker.join("a")
-    house.clock.advance(3.0)
+    fixture.clock.advance(3.0)
     broker.client.lose_connection()
     member_id = join.result.member_id
     sync = broker.sync(member_id, 1, assignments={member_id: b"x"})
-    house.clock.advance(2.0)
+    fixture.clock.advance(2.0)
     assert not sync.done
     broker.client.reconnect()
-    house.clock.advance(1.0)
+    fixture.clock.advance(1.0)
     assert sync.result.assignment == b"x"
-    assert house.server.data("/consumers/g/generation").startswith(b'{"version":1,"generation":1,')
+    assert fixture.server.data("/consumers/g/generation").startswith(b'{"version":1,"generation":1,')
 
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_generation_is_written_again_if_the_outcome_is_unknown(applied: bool) -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     join = broker.join("a")
-    house.clock.advance(3.0)
+    fixture.clock.advance(3.0)
     member_id = join.result.member_id
     hole = "multi"
 
@@ -207,38 +207,38 @@ def test_a_generation_is_written_again_if_the_outcome_is_unknown(applied: bool) 
     assert not sync.done
     broker.client.lose_connection()
     broker.client.reconnect()
-    house.clock.advance(1.0)
+    fixture.clock.advance(1.0)
     assert sync.result.assignment == b"x"
     assert broker.heartbeat(member_id, 1) is NONE
 
 
 def test_an_expired_session_ends_all_claims_at_once() -> None:
-    house = House()
-    broker = house.preferred()
-    ids = house.stable("a")
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    ids = fixture.stable("a")
     waiting = broker.join("b")
     broker.client.expire_session()
     assert waiting.result.error is NOT_COORDINATOR
     # It claims the group again in its new session, without a rebalance.
     assert broker.heartbeat(ids["a"], 1) is NONE
-    assert house.server.data("/consumers/g/coordinator_epoch") == b"2"
+    assert fixture.server.data("/consumers/g/coordinator_epoch") == b"2"
 
 
-def paused(house: House) -> tuple[Broker, Broker, dict[str, str]]:
+def paused(fixture: GroupCoordinatorFixture) -> tuple[Broker, Broker, dict[str, str]]:
     """A coordinator that is paused while its session expires and another broker takes over."""
-    first = house.preferred()
-    ids = house.stable("a", "b")
+    first = fixture.preferred()
+    ids = fixture.stable("a", "b")
     first.client._listeners.remove(first.groups.on_session)
-    house.alive(set(house.brokers) - {first.id})
+    fixture.alive(set(fixture.brokers) - {first.id})
     first.client.expire_session()
-    second = house.preferred()
+    second = fixture.preferred()
     assert second.heartbeat(ids["a"], 1) is NONE
     return first, second, ids
 
 
 def test_a_paused_coordinator_cannot_commit() -> None:
-    house = House()
-    first, second, ids = paused(house)
+    fixture = GroupCoordinatorFixture()
+    first, second, ids = paused(fixture)
     assert second.commit(10, ids["a"], 1) is NONE
     assert first.commit(5, ids["a"], 1) is NOT_COORDINATOR
     assert second.fetch() == {T0: 10}
@@ -248,31 +248,31 @@ def test_a_paused_coordinator_cannot_commit() -> None:
 # trap: kafkalite/coordinator/group/coordinated_group.py: A paused coordinator begins a generation after another broker
 # has claimed the group.
 def test_a_paused_coordinator_cannot_store_a_generation() -> None:
-    house = House()
-    first, second, ids = paused(house)
-    before = house.server.data("/consumers/g/generation")
+    fixture = GroupCoordinatorFixture()
+    first, second, ids = paused(fixture)
+    before = fixture.server.data("/consumers/g/generation")
     joins = [first.join("a", ids["a"]), first.join("b", ids["b"])]
     assert [join.result.generation for join in joins] == [2, 2]
     sync = first.sync(ids["a"], 2, assignments={ids["a"]: b"stolen"})
     assert sync.result.error is NOT_COORDINATOR
-    assert house.server.data("/consumers/g/generation") == before
+    assert fixture.server.data("/consumers/g/generation") == before
     assert second.sync(ids["a"], 1).result.assignment == ids["a"].encode()
     assert first.coordinated == {}
 
 
 def test_a_paused_coordinator_lets_go_of_a_group_that_another_has_claimed() -> None:
-    house = House()
-    first, second, _ = paused(house)
+    fixture = GroupCoordinatorFixture()
+    first, second, _ = paused(fixture)
     run(first.groups.stop())
-    assert second.find() == house.brokers[3].find() == second.id
+    assert second.find() == fixture.brokers[3].find() == second.id
 
 
 # trap: kafkalite/coordinator/group/group_metadata_manager.py: Java's client retries OffsetFetch after two errors only:
 # a coordinator that stops answers with one of these.
 def test_a_stopping_broker_answers_waiting_requests_and_claims_nothing() -> None:
-    house = House()
-    broker = house.preferred()
-    house.stable("a")
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    fixture.stable("a")
     waiting = broker.join("b")
     run(broker.groups.stop())
     assert waiting.result.error is NOT_COORDINATOR
@@ -281,25 +281,25 @@ def test_a_stopping_broker_answers_waiting_requests_and_claims_nothing() -> None
     # With COORDINATOR_LOAD_IN_PROGRESS, the other error that Java's consumer knows here, it would retry this broker.
     with pytest.raises(ApiError, match="NOT_COORDINATOR"):
         broker.fetch()
-    assert "/consumers/g/coordinator" not in house.server.paths()
+    assert "/consumers/g/coordinator" not in fixture.server.paths()
 
 
 def test_a_broker_waits_for_the_end_of_its_former_sessions_claim() -> None:
     """A broker that restarts quickly finds its old claim, which names it and is not its own."""
-    house = House()
-    broker = house.preferred()
-    ids = house.stable("a")
-    again = Broker(house, broker.id)
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    ids = fixture.stable("a")
+    again = Broker(fixture, broker.id)
     assert again.heartbeat(ids["a"], 1) is NOT_COORDINATOR
-    house.server.expire(broker.client.session)
+    fixture.server.expire(broker.client.session)
     assert again.heartbeat(ids["a"], 1) is NONE
 
 
 def test_a_load_is_dropped_when_the_session_expires() -> None:
-    house = House()
-    first = house.preferred()
-    ids = house.stable("a")
-    second = house.kill(first)
+    fixture = GroupCoordinatorFixture()
+    first = fixture.preferred()
+    ids = fixture.stable("a")
+    second = fixture.kill(first)
     expired = False
 
     def expire(name: str, path: str) -> None:
@@ -317,16 +317,16 @@ def test_a_load_is_dropped_when_the_session_expires() -> None:
 @pytest.mark.parametrize("step", range(1, 12))
 def test_a_coordinator_that_dies_at_any_step_of_a_rebalance(step: int) -> None:
     """It dies before its n-th request; the next one loads generation 1 or 2 completely, and its members continue."""
-    house = House()
-    first = house.preferred()
-    ids = house.stable("a", "b")
+    fixture = GroupCoordinatorFixture()
+    first = fixture.preferred()
+    ids = fixture.stable("a", "b")
     left = step
 
     def die(*_: str) -> None:
         nonlocal left
         left -= 1
         if left == 0:
-            house.kill(first)
+            fixture.kill(first)
 
     first.client.before = die
     joins: list[Any] = [first.join("c"), first.join("a", ids["a"]), first.join("b", ids["b"])]
@@ -337,8 +337,8 @@ def test_a_coordinator_that_dies_at_any_step_of_a_rebalance(step: int) -> None:
             first.sync(each, 2)
         first.sync(ids["a"], 2, assignments=dict.fromkeys(members, b"x"))
     if left > 0:
-        house.kill(first)
-    second = house.preferred()
+        fixture.kill(first)
+    second = fixture.preferred()
     answers = {generation: second.heartbeat(ids["a"], generation) for generation in (1, 2)}
     assert sorted(answers.values()) == [NONE, ErrorCode.ILLEGAL_GENERATION]
     generation = 1 if answers[1] is NONE else 2

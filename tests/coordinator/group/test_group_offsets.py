@@ -8,20 +8,20 @@ import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future, deferred
-from kafkalite.coordinator.group.values import OffsetCommitRequest, OffsetDeleteRequest, TxnOffsetCommitRequest
+from kafkalite.coordinator.group.values import OffsetCommitRequest, TxnOffsetCommitRequest
 from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.zk_client import ConnectionLostError
 from kafkalite.zk.znodes.consumers import offset_path
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
-from tests.coordinator.group.house import T0, T1, U0, Broker, G, House
-from tests.coordinator.house import run
+from tests.coordinator.group.fixtures import T0, T1, U0, Broker, G, GroupCoordinatorFixture
+from tests.support import run
 
 NONE = ErrorCode.NONE
 
 
 def delete(broker: Broker, *partitions: Any, group: str = G) -> Any:
-    return run(broker.groups.admin.delete_offsets(OffsetDeleteRequest(group, partitions)))
+    return run(broker.groups.admin.delete_offsets(group, partitions))
 
 
 def txn(broker: Broker, offset: int = 5, **fields: Any) -> ErrorCode:
@@ -33,19 +33,19 @@ def txn(broker: Broker, offset: int = 5, **fields: Any) -> ErrorCode:
 
 
 def test_a_client_that_is_no_member_commits_to_an_empty_group() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     assert broker.commit(7) is NONE
     assert broker.fetch() == {T0: 7}
-    house.stable("a")
+    fixture.stable("a")
     assert broker.commit(8) is ErrorCode.UNKNOWN_MEMBER_ID
     assert broker.fetch() == {T0: 7}
 
 
 def test_members_commit_at_their_generation() -> None:
-    house = House()
-    broker = house.preferred()
-    ids = house.stable("a")
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    ids = fixture.stable("a")
     assert broker.commit(8, ids["a"], 1) is NONE
     assert broker.commit(9, ids["a"], 0) is ErrorCode.ILLEGAL_GENERATION
     assert broker.commit(9, "x", 1) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -57,8 +57,8 @@ def test_members_commit_at_their_generation() -> None:
 def test_commits_that_wait_for_the_claim_are_written_in_the_order_in_which_they_came(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     loaded: Future[None] = Future()
     load = GroupStore.load
 
@@ -77,16 +77,16 @@ def test_commits_that_wait_for_the_claim_are_written_in_the_order_in_which_they_
 
 
 def test_each_partition_is_answered_for_itself() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2, metadata="x" * 5000)}
     answer = run(broker.groups.offsets.commit(OffsetCommitRequest(G, offsets)))
     assert answer == {T0: NONE, T1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
 
 
 def test_a_group_without_a_name_has_offsets_and_no_members() -> None:
-    house = House()
-    broker = house.preferred("")
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred("")
     assert broker.commit(3, group="") is NONE
     assert broker.fetch("") == {T0: 3}
     assert broker.join("a", group="").result.error is ErrorCode.INVALID_GROUP_ID
@@ -99,9 +99,9 @@ def test_a_group_without_a_name_has_offsets_and_no_members() -> None:
 
 
 def test_only_the_coordinator_answers() -> None:
-    house = House()
-    assert house.preferred().commit(7) is NONE
-    for broker in house.others():
+    fixture = GroupCoordinatorFixture()
+    assert fixture.preferred().commit(7) is NONE
+    for broker in fixture.others():
         with pytest.raises(ApiError, match="NOT_COORDINATOR"):
             broker.fetch()
         with pytest.raises(ApiError, match="NOT_COORDINATOR"):
@@ -109,8 +109,8 @@ def test_only_the_coordinator_answers() -> None:
 
 
 def test_a_fetch_while_zookeeper_is_away_fails_with_a_retriable_error() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     assert broker.commit(7) is NONE
     broker.offsets.forget(G)
     broker.client.lose_connection()
@@ -122,10 +122,10 @@ def test_a_fetch_while_zookeeper_is_away_fails_with_a_retriable_error() -> None:
 # offsets after its claim.
 def test_a_new_coordinator_reads_offsets_after_its_claim() -> None:
     """It drops the values that it cached before, because its ZooKeeper server may have lagged behind."""
-    house = House()
-    first = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    first = fixture.preferred()
     assert first.commit(7) is NONE
-    second = house.kill(first)
+    second = fixture.kill(first)
     run(second.offsets.fetch(G, [T0]))
     read: list[str] = []
     second.client.before = lambda name, path: read.append(path) if name == "get" else None
@@ -137,22 +137,22 @@ def test_a_new_coordinator_reads_offsets_after_its_claim() -> None:
 
 
 def test_members_are_checked_within_transactions_too() -> None:
-    house = House()
-    broker = house.preferred()
-    ids = house.stable("a")
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    ids = fixture.stable("a")
     assert txn(broker, member_id=ids["a"], generation=0) is ErrorCode.ILLEGAL_GENERATION
     assert txn(broker, member_id="x", generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert txn(broker, member_id=ids["a"], generation=1, instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert txn(house.others()[0]) is ErrorCode.NOT_COORDINATOR
+    assert txn(fixture.others()[0]) is ErrorCode.NOT_COORDINATOR
     # The next check fails, because no producer has begun this transaction.
     assert txn(broker, member_id=ids["a"], generation=1) is not NONE
 
 
 @pytest.mark.parametrize("old_version", [True, False])
 def test_offsets_of_a_member_are_staged(old_version: bool) -> None:
-    house = House()
-    broker = house.preferred()
-    ids = house.stable("a")
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    ids = fixture.stable("a")
     staged: list[Any] = []
 
     async def stage(group: str, claim: Any, producer: TxnProducer, offsets: Any) -> ErrorCode:
@@ -166,8 +166,8 @@ def test_offsets_of_a_member_are_staged(old_version: bool) -> None:
 
 
 def test_staging_with_an_unknown_outcome_fails_with_a_retriable_error() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
 
     async def stage(*_: Any) -> ErrorCode:
         raise ConnectionLostError("/x")
@@ -180,74 +180,74 @@ def test_staging_with_an_unknown_outcome_fails_with_a_retriable_error() -> None:
 
 
 def test_offsets_of_an_empty_group_can_be_removed() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     broker.commit(7)
     assert delete(broker, T0, T1) == {T0: NONE, T1: NONE}
     assert broker.fetch() == {}
 
 
 def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     broker.commit(7)
-    run(set_or_create(house.tools, offset_path(G, U0), b"5"))
-    house.stable("a")
+    run(set_or_create(fixture.tools, offset_path(G, U0), b"5"))
+    fixture.stable("a")
     assert delete(broker, T0, U0) == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, U0: NONE}
     assert broker.fetch() == {T0: 7}
 
 
 def test_no_offset_is_deleted_while_subscriptions_cannot_be_decoded() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     broker.commit(7)
-    house.stable("a", protocols=(("range", b"?"),))
+    fixture.stable("a", protocols=(("range", b"?"),))
     assert delete(broker, T0, U0) == dict.fromkeys((T0, U0), ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
 
 
 def test_offsets_of_a_group_with_another_protocol_type_are_deleted_only_if_it_is_empty() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     broker.commit(7)
-    house.stable("a", protocol_type="connect")
+    fixture.stable("a", protocol_type="connect")
     with pytest.raises(ApiError, match="NON_EMPTY_GROUP"):
         delete(broker, T0)
 
 
 def test_deleting_offsets_of_a_group_that_does_not_exist_is_an_error() -> None:
-    house = House()
+    fixture = GroupCoordinatorFixture()
     with pytest.raises(ApiError, match="GROUP_ID_NOT_FOUND"):
-        delete(house.preferred(), T0)
-    assert "/consumers/g" not in house.server.paths()
+        delete(fixture.preferred(), T0)
+    assert "/consumers/g" not in fixture.server.paths()
 
 
 def test_an_empty_group_is_removed_with_its_last_offset() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}
     run(broker.groups.offsets.commit(OffsetCommitRequest(G, offsets)))
     assert delete(broker, T0) == {T0: NONE}
     assert [listed.group for listed in run(broker.groups.admin.list_groups())] == [G]
     assert delete(broker, T1) == {T1: NONE}
     assert run(broker.groups.admin.list_groups()) == []
-    assert "/consumers/g" not in house.server.paths()
+    assert "/consumers/g" not in fixture.server.paths()
     assert broker.commit(7) is NONE
     assert broker.fetch() == {T0: 7}
 
 
 def test_a_group_with_members_stays_without_offsets() -> None:
-    house = House()
-    broker = house.preferred()
-    run(set_or_create(house.tools, offset_path(G, U0), b"5"))
-    ids = house.stable("a")
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    run(set_or_create(fixture.tools, offset_path(G, U0), b"5"))
+    ids = fixture.stable("a")
     assert delete(broker, U0) == {U0: NONE}
     assert broker.heartbeat(ids["a"], 1) is NONE
     assert [listed.state for listed in run(broker.groups.admin.list_groups())] == ["Stable"]
 
 
 def test_offsets_are_deleted_although_the_group_cannot_be_removed() -> None:
-    house = House()
-    broker = house.preferred()
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
     broker.commit(7)
 
     async def refuse(*_: Any, **__: Any) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.coordinator.group.member_metadata import MemberMetadata
-from kafkalite.coordinator.group.membership import Membership
+from kafkalite.coordinator.group.membership import MemberMetadata, Membership
 
 
 def member(member_id: str, *protocols: str, instance_id: str | None = None) -> MemberMetadata:

@@ -11,27 +11,27 @@ from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadat
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import JoinAnswer
 from kafkalite.zk.znodes.groups import Generation
-from tests.coordinator.group.room import LIMITS, Room
+from tests.coordinator.group.fixtures import LIMITS, GroupFixture
 
 
-def successor(room: Room, limits: GroupLimits = LIMITS) -> Room:
-    """The next coordinator after ``room``'s, which loads the durable generation."""
-    after = Room(limits)
-    after.now = room.now + 5.0
-    after.kept = room.kept
-    after.ids = room.ids
-    if room.kept is not None:
-        after.group = GroupMetadata.load("g", limits, room.kept.generation, room.kept.members, after.now)
+def successor(fixture: GroupFixture, limits: GroupLimits = LIMITS) -> GroupFixture:
+    """The next coordinator after ``fixture``'s, which loads the durable generation."""
+    after = GroupFixture(limits)
+    after.now = fixture.now + 5.0
+    after.kept = fixture.kept
+    after.ids = fixture.ids
+    if fixture.kept is not None:
+        after.group = GroupMetadata.load("g", limits, fixture.kept.generation, fixture.kept.members, after.now)
     return after
 
 
 def test_members_carry_on_with_the_next_coordinator() -> None:
-    room = Room()
-    room.join("a")
-    room.join("s", instance_id="s")
-    room.advance(6.0)
-    room.assign()
-    after = successor(room)
+    fixture = GroupFixture()
+    fixture.join("a")
+    fixture.join("s", instance_id="s")
+    fixture.advance(6.0)
+    fixture.assign()
+    after = successor(fixture)
     assert (after.state(), after.group.generation) == (GroupState.STABLE, 1)
     assert after.heartbeat("a-1", 1) is after.heartbeat("s-1", 1, "s") is ErrorCode.NONE
     assert after.commit("a-1", 1) is ErrorCode.NONE
@@ -47,9 +47,9 @@ def test_members_carry_on_with_the_next_coordinator() -> None:
 
 
 def test_the_next_coordinator_removes_members_that_died_with_the_former_one() -> None:
-    room = Room()
-    room.stable("a", "b")
-    after = successor(room)
+    fixture = GroupFixture()
+    fixture.stable("a", "b")
+    after = successor(fixture)
     after.advance(9.9)
     assert after.heartbeat("a-1") is ErrorCode.NONE
     after.advance(0.2)
@@ -57,34 +57,34 @@ def test_the_next_coordinator_removes_members_that_died_with_the_former_one() ->
 
 
 def test_the_next_coordinator_keeps_the_stored_leader() -> None:
-    room = Room()
-    room.stable("a", "b", rebalance_timeout_ms=7_000)
-    room.join("c", rebalance_timeout_ms=7_000)
-    room.join("b", "b-1", protocols=(("range", b"x"),), rebalance_timeout_ms=7_000)
-    room.heartbeat("a-1")
-    room.advance(7.1)
-    assert room.group.members.leader == "b-1"
-    room.assign()
-    assert successor(room).group.members.leader == "b-1"
+    fixture = GroupFixture()
+    fixture.stable("a", "b", rebalance_timeout_ms=7_000)
+    fixture.join("c", rebalance_timeout_ms=7_000)
+    fixture.join("b", "b-1", protocols=(("range", b"x"),), rebalance_timeout_ms=7_000)
+    fixture.heartbeat("a-1")
+    fixture.advance(7.1)
+    assert fixture.group.members.leader == "b-1"
+    fixture.assign()
+    assert successor(fixture).group.members.leader == "b-1"
 
 
 @pytest.mark.parametrize("moment", ["asked to join", "some joined", "all joined", "assigned, not yet durable"])
 def test_the_next_coordinator_drops_an_interrupted_rebalance(moment: str) -> None:
-    room = Room()
-    room.stable("a", "b")
-    room.join("c")
+    fixture = GroupFixture()
+    fixture.stable("a", "b")
+    fixture.join("c")
     if moment != "asked to join":
-        room.join("b", "b-1")
+        fixture.join("b", "b-1")
     if moment in ("all joined", "assigned, not yet durable"):
-        room.join("a", "a-1")
-        assert room.group.generation == 2
+        fixture.join("a", "a-1")
+        assert fixture.group.generation == 2
     if moment == "assigned, not yet durable":
-        room.durable = False
-        room.assign()
-    waiting = room.open_tickets
-    room.die()
-    assert all(room.answers[ticket].error is ErrorCode.NOT_COORDINATOR for ticket in waiting)
-    after = successor(room)
+        fixture.durable = False
+        fixture.assign()
+    waiting = fixture.open_tickets
+    fixture.die()
+    assert all(fixture.answers[ticket].error is ErrorCode.NOT_COORDINATOR for ticket in waiting)
+    after = successor(fixture)
     assert (after.state(), after.group.generation) == (GroupState.STABLE, 1)
     # A member of the dropped generation gets an error, joins again, and finds the others.
     assert after.heartbeat("a-1", 2) is ErrorCode.ILLEGAL_GENERATION
@@ -96,15 +96,15 @@ def test_the_next_coordinator_drops_an_interrupted_rebalance(moment: str) -> Non
 
 
 def test_a_durable_generation_is_valid_although_no_member_was_answered() -> None:
-    room = Room()
-    room.durable = False
-    room.join("a")
-    room.advance(3.0)
-    room.assign()
+    fixture = GroupFixture()
+    fixture.durable = False
+    fixture.join("a")
+    fixture.advance(3.0)
+    fixture.assign()
     # The write took effect, and the coordinator died before its answer.
-    room.kept = room.stores.pop()
-    room.die()
-    after = successor(room)
+    fixture.kept = fixture.stores.pop()
+    fixture.die()
+    after = successor(fixture)
     assert after.synced(after.sync("a-1", 1)).assignment == b"to a-1"
 
 
@@ -120,9 +120,9 @@ def test_a_group_without_a_stored_generation_is_loaded_empty() -> None:
 
 
 def test_a_loaded_group_above_the_maximal_size_rebalances() -> None:
-    room = Room()
-    room.stable("a", "b", "c")
-    after = successor(room, GroupLimits(max_size=2))
+    fixture = GroupFixture()
+    fixture.stable("a", "b", "c")
+    after = successor(fixture, GroupLimits(max_size=2))
     assert after.state() is GroupState.PREPARING_REBALANCE
     tickets = [after.join(name, f"{name}-1") for name in "abc"]
     assert after.joined(tickets[2]).error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -138,11 +138,11 @@ class Player:
         self.member_id = ""
 
 
-def invariants(room: Room) -> None:
-    group = room.group
+def invariants(fixture: GroupFixture) -> None:
+    group = fixture.group
     members = list(group.members)
     waiting = [ticket for each in members for ticket in (each.join, each.sync) if ticket is not None]
-    assert set(waiting) == room.open_tickets, "only members wait, and no member's request is lost"
+    assert set(waiting) == fixture.open_tickets, "only members wait, and no member's request is lost"
     assert len(waiting) == len(set(waiting))
     assert (group.members.leader in group.members) == bool(members)
     assert (group.state is GroupState.EMPTY) <= (not members)
@@ -160,54 +160,54 @@ def invariants(room: Room) -> None:
 @pytest.mark.parametrize("seed", range(150))
 def test_the_invariants_hold_under_random_events(seed: int) -> None:
     """Members join, sync, leave, stop and rejoin; stores are slow or fail; coordinators die."""
-    chance = random.Random(seed)
-    room = Room(GroupLimits(max_size=chance.choice((3, 100))), durable=False)
+    rng = random.Random(seed)
+    fixture = GroupFixture(GroupLimits(max_size=rng.choice((3, 100))), durable=False)
     players = [Player(f"p{number}", f"i{number}" if number % 3 == 0 else None) for number in range(5)]
     generation = 0
     for _ in range(300):
-        player = chance.choice(players)
-        action = chance.randrange(100)
+        player = rng.choice(players)
+        action = rng.randrange(100)
         if action < 35:
-            protocols = chance.choice(((("range", b"1"),), (("range", b"2"), ("sticky", b"2"))))
-            ticket = room.join(
+            protocols = rng.choice(((("range", b"1"),), (("range", b"2"), ("sticky", b"2"))))
+            ticket = fixture.join(
                 player.name,
                 player.member_id,
                 instance_id=player.instance_id,
-                require_known_member_id=chance.random() < 0.5,
+                require_known_member_id=rng.random() < 0.5,
                 protocols=protocols,
                 rebalance_timeout_ms=20_000,
             )
-            answer = room.answers.get(ticket)
+            answer = fixture.answers.get(ticket)
             if isinstance(answer, JoinAnswer) and answer.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
                 player.member_id = answer.member_id
             elif answer is not None:
                 player.member_id = ""
             else:
                 # It waits; the test reads the id that its client does not know yet.
-                player.member_id = next(each.member_id for each in room.group.members if each.join == ticket)
+                player.member_id = next(each.member_id for each in fixture.group.members if each.join == ticket)
         elif action < 65:
-            assignments = {each.member_id: b"x" for each in room.group.members}
-            room.sync(player.member_id, instance_id=player.instance_id, assignments=assignments)
+            assignments = {each.member_id: b"x" for each in fixture.group.members}
+            fixture.sync(player.member_id, instance_id=player.instance_id, assignments=assignments)
         elif action < 75:
-            room.heartbeat(player.member_id, instance_id=player.instance_id)
+            fixture.heartbeat(player.member_id, instance_id=player.instance_id)
         elif action < 80:
-            room.leave(player.member_id)
+            fixture.leave(player.member_id)
         elif action < 90:
-            room.advance(chance.choice((0.1, 1.0, 5.0)))
+            fixture.advance(rng.choice((0.1, 1.0, 5.0)))
         elif action < 98:
-            if room.stores:
-                failed = chance.random() < 0.1
-                room.write(ErrorCode.UNKNOWN_SERVER_ERROR if failed else ErrorCode.NONE)
+            if fixture.stores:
+                failed = rng.random() < 0.1
+                fixture.write(ErrorCode.UNKNOWN_SERVER_ERROR if failed else ErrorCode.NONE)
         else:
-            room.die()
-            assert not room.open_tickets
-            kept = room.kept
-            room = successor(room, room.group.limits)
-            room.durable = False
-            assert room.group.generation == (kept.generation.number if kept is not None else 0)
+            fixture.die()
+            assert not fixture.open_tickets
+            kept = fixture.kept
+            fixture = successor(fixture, fixture.group.limits)
+            fixture.durable = False
+            assert fixture.group.generation == (kept.generation.number if kept is not None else 0)
             generation = 0
-        invariants(room)
-        assert room.group.generation >= generation
-        generation = room.group.generation
-    room.die()
-    assert not room.open_tickets
+        invariants(fixture)
+        assert fixture.group.generation >= generation
+        generation = fixture.group.generation
+    fixture.die()
+    assert not fixture.open_tickets

@@ -10,7 +10,7 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import LeavingMember
-from tests.coordinator.group.room import Room
+from tests.coordinator.group.fixtures import GroupFixture
 
 NONE, UNKNOWN, ILLEGAL, FENCED, REBALANCE, INCONSISTENT, UNAVAILABLE = (
     ErrorCode.NONE,
@@ -23,38 +23,38 @@ NONE, UNKNOWN, ILLEGAL, FENCED, REBALANCE, INCONSISTENT, UNAVAILABLE = (
 )
 
 
-def empty() -> Room:
-    return Room()
+def empty() -> GroupFixture:
+    return GroupFixture()
 
 
-def stable() -> Room:
+def stable() -> GroupFixture:
     """``a-1``, which leads, and ``s-1``, the static member ``s``; generation 1."""
-    room = completing()
-    room.assign()
-    return room
+    fixture = completing()
+    fixture.assign()
+    return fixture
 
 
-def completing() -> Room:
-    room = Room()
-    room.join("a")
-    room.join("s", instance_id="s")
-    room.advance(6.0)
-    return room
+def completing() -> GroupFixture:
+    fixture = GroupFixture()
+    fixture.join("a")
+    fixture.join("s", instance_id="s")
+    fixture.advance(6.0)
+    return fixture
 
 
-def preparing() -> Room:
-    room = stable()
-    room.join("new")
-    return room
+def preparing() -> GroupFixture:
+    fixture = stable()
+    fixture.join("new")
+    return fixture
 
 
-def dead() -> Room:
-    room = stable()
-    room.die()
-    return room
+def dead() -> GroupFixture:
+    fixture = stable()
+    fixture.die()
+    return fixture
 
 
-STATES: dict[str, Callable[[], Room]] = {
+STATES: dict[str, Callable[[], GroupFixture]] = {
     "empty": empty,
     "preparing": preparing,
     "completing": completing,
@@ -107,7 +107,7 @@ def row(*errors: ErrorCode) -> dict[str, ErrorCode]:
         "dead": row(*[UNAVAILABLE] * 8),
     }
 )
-def test_heartbeat(make: Callable[[], Room], who: tuple[str, int, str | None], error: ErrorCode) -> None:
+def test_heartbeat(make: Callable[[], GroupFixture], who: tuple[str, int, str | None], error: ErrorCode) -> None:
     assert make().heartbeat(*who) is error
 
 
@@ -121,14 +121,14 @@ def test_heartbeat(make: Callable[[], Room], who: tuple[str, int, str | None], e
         "dead": row(*[UNAVAILABLE] * 8),
     }
 )
-def test_sync(make: Callable[[], Room], who: tuple[str, int, str | None], error: ErrorCode) -> None:
-    room = make()
+def test_sync(make: Callable[[], GroupFixture], who: tuple[str, int, str | None], error: ErrorCode) -> None:
+    fixture = make()
     member_id, generation, instance_id = who
-    ticket = room.sync(member_id, generation, instance_id=instance_id)
-    if room.state() is GroupState.COMPLETING_REBALANCE and error is NONE:
-        assert ticket not in room.answers
-        room.sync("a-1")
-    assert room.synced(ticket).error is error
+    ticket = fixture.sync(member_id, generation, instance_id=instance_id)
+    if fixture.state() is GroupState.COMPLETING_REBALANCE and error is NONE:
+        assert ticket not in fixture.answers
+        fixture.sync("a-1")
+    assert fixture.synced(ticket).error is error
 
 
 @cases(
@@ -140,7 +140,7 @@ def test_sync(make: Callable[[], Room], who: tuple[str, int, str | None], error:
         "dead": row(*[UNAVAILABLE] * 8),
     }
 )
-def test_commit(make: Callable[[], Room], who: tuple[str, int, str | None], error: ErrorCode) -> None:
+def test_commit(make: Callable[[], GroupFixture], who: tuple[str, int, str | None], error: ErrorCode) -> None:
     assert make().commit(*who) is error
 
 
@@ -155,7 +155,7 @@ def test_commit(make: Callable[[], Room], who: tuple[str, int, str | None], erro
     }
 )
 def test_commit_within_a_transaction(
-    make: Callable[[], Room], who: tuple[str, int, str | None], error: ErrorCode
+    make: Callable[[], GroupFixture], who: tuple[str, int, str | None], error: ErrorCode
 ) -> None:
     assert make().commit(*who, transactional=True) is error
 
@@ -165,52 +165,52 @@ def test_commit_within_a_transaction(
 
 # trap: kafkalite/coordinator/group/group_metadata.py: SyncGroup is answered before the generation is durable.
 def test_no_sync_is_answered_before_the_assignment_is_durable() -> None:
-    room = completing()
-    room.durable = False
-    tickets = room.assign()
-    assert not set(tickets.values()) & set(room.answers)
-    assert room.state() is GroupState.COMPLETING_REBALANCE
-    room.write()
-    assert room.state() is GroupState.STABLE
-    assert {name: room.synced(ticket).assignment for name, ticket in tickets.items()} == {
+    fixture = completing()
+    fixture.durable = False
+    tickets = fixture.assign()
+    assert not set(tickets.values()) & set(fixture.answers)
+    assert fixture.state() is GroupState.COMPLETING_REBALANCE
+    fixture.write()
+    assert fixture.state() is GroupState.STABLE
+    assert {name: fixture.synced(ticket).assignment for name, ticket in tickets.items()} == {
         "a-1": b"to a-1",
         "s-1": b"to s-1",
     }
-    answer = room.synced(tickets["a-1"])
+    answer = fixture.synced(tickets["a-1"])
     assert (answer.protocol_type, answer.protocol) == ("consumer", "range")
 
 
 def test_a_member_without_an_assignment_gets_an_empty_one() -> None:
-    room = completing()
-    follower = room.sync("s-1")
-    room.sync("a-1", assignments={"a-1": b"all", "gone": b"x"})
-    assert room.synced(follower).assignment == b""
-    assert room.synced(room.sync("a-1")).assignment == b"all"
+    fixture = completing()
+    follower = fixture.sync("s-1")
+    fixture.sync("a-1", assignments={"a-1": b"all", "gone": b"x"})
+    assert fixture.synced(follower).assignment == b""
+    assert fixture.synced(fixture.sync("a-1")).assignment == b"all"
 
 
 def test_a_late_sync_gets_the_stored_assignment() -> None:
-    room = completing()
-    room.sync("a-1", assignments={"s-1": b"part"})
-    assert room.synced(room.sync("s-1")).assignment == b"part"
+    fixture = completing()
+    fixture.sync("a-1", assignments={"s-1": b"part"})
+    assert fixture.synced(fixture.sync("s-1")).assignment == b"part"
 
 
 def test_an_assignment_from_a_follower_is_ignored() -> None:
-    room = completing()
-    room.sync("s-1", assignments={"s-1": b"all"})
-    assert room.state() is GroupState.COMPLETING_REBALANCE
-    room.sync("a-1", assignments={"s-1": b"part"})
-    assert room.synced(room.sync("s-1")).assignment == b"part"
+    fixture = completing()
+    fixture.sync("s-1", assignments={"s-1": b"all"})
+    assert fixture.state() is GroupState.COMPLETING_REBALANCE
+    fixture.sync("a-1", assignments={"s-1": b"part"})
+    assert fixture.synced(fixture.sync("s-1")).assignment == b"part"
 
 
 def test_the_leaders_first_assignment_is_stored() -> None:
-    room = completing()
-    room.durable = False
-    given_up = room.sync("a-1", assignments={"a-1": b"first"})
-    again = room.sync("a-1", assignments={"a-1": b"second"})
-    assert room.synced(given_up).error is REBALANCE
-    assert len(room.stores) == 1
-    room.write()
-    assert room.synced(again).assignment == b"first"
+    fixture = completing()
+    fixture.durable = False
+    given_up = fixture.sync("a-1", assignments={"a-1": b"first"})
+    again = fixture.sync("a-1", assignments={"a-1": b"second"})
+    assert fixture.synced(given_up).error is REBALANCE
+    assert len(fixture.stores) == 1
+    fixture.write()
+    assert fixture.synced(again).assignment == b"first"
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_the_leaders_first_assignment_is_stored() -> None:
     ],
 )
 def test_a_sync_must_name_the_protocol_of_the_generation(fields: dict[str, Any], error: ErrorCode) -> None:
-    room = stable()
-    assert room.synced(room.sync("a-1", **fields)).error is error
+    fixture = stable()
+    assert fixture.synced(fixture.sync("a-1", **fields)).error is error
 
 
 # LeaveGroup
@@ -245,17 +245,17 @@ def test_a_sync_must_name_the_protocol_of_the_generation(fields: dict[str, Any],
     ],
 )
 def test_leave(leaving: LeavingMember, error: ErrorCode) -> None:
-    room = stable()
-    answer = room.leave(leaving)
+    fixture = stable()
+    answer = fixture.leave(leaving)
     assert (answer.error, answer.members) == (NONE, ((leaving, error),))
-    assert (room.state() is GroupState.PREPARING_REBALANCE) == (error is NONE)
+    assert (fixture.state() is GroupState.PREPARING_REBALANCE) == (error is NONE)
 
 
 def test_many_leave_at_once() -> None:
-    room = stable()
-    answer = room.leave("a-1", "x-1", LeavingMember("", "s"))
+    fixture = stable()
+    answer = fixture.leave("a-1", "x-1", LeavingMember("", "s"))
     assert [error for _, error in answer.members] == [NONE, UNKNOWN, NONE]
-    assert room.state() is GroupState.EMPTY and room.group.generation == 2
+    assert fixture.state() is GroupState.EMPTY and fixture.group.generation == 2
 
 
 def test_leaving_a_dead_group() -> None:
@@ -263,44 +263,44 @@ def test_leaving_a_dead_group() -> None:
 
 
 def test_the_owner_of_a_pending_id_can_leave() -> None:
-    room = Room()
-    room.join("a", require_known_member_id=True)
-    assert room.leave("a-1").members[0][1] is NONE
-    assert room.joined(room.join("a", "a-1")).error is UNKNOWN
+    fixture = GroupFixture()
+    fixture.join("a", require_known_member_id=True)
+    assert fixture.leave("a-1").members[0][1] is NONE
+    assert fixture.joined(fixture.join("a", "a-1")).error is UNKNOWN
 
 
 def test_the_waiting_request_of_a_leaving_member_is_answered() -> None:
-    room = completing()
-    waiting = room.sync("s-1")
-    room.leave("s-1")
-    assert room.synced(waiting).error is UNKNOWN
-    room = Room()
-    joining = room.join("a", instance_id="i")
-    room.leave(LeavingMember("", "i"))
-    assert room.joined(joining).error is UNKNOWN
+    fixture = completing()
+    waiting = fixture.sync("s-1")
+    fixture.leave("s-1")
+    assert fixture.synced(waiting).error is UNKNOWN
+    fixture = GroupFixture()
+    joining = fixture.join("a", instance_id="i")
+    fixture.leave(LeavingMember("", "i"))
+    assert fixture.joined(joining).error is UNKNOWN
 
 
 def test_the_rebalance_ends_when_the_last_missing_member_leaves() -> None:
-    room = stable()
-    old = room.join("s", "s-1", instance_id="s", protocols=(("range", b"other"),))
-    assert old not in room.answers
-    room.leave("a-1")
-    assert (room.joined(old).generation, room.joined(old).leader) == (2, "s-1")
+    fixture = stable()
+    old = fixture.join("s", "s-1", instance_id="s", protocols=(("range", b"other"),))
+    assert old not in fixture.answers
+    fixture.leave("a-1")
+    assert (fixture.joined(old).generation, fixture.joined(old).leader) == (2, "s-1")
 
 
 def test_a_late_sync_extends_the_session() -> None:
-    room = Room()
-    room.stable("a")
-    room.advance(8.0)
-    room.sync("a-1")
-    room.advance(8.0)
-    assert room.state() is GroupState.STABLE
+    fixture = GroupFixture()
+    fixture.stable("a")
+    fixture.advance(8.0)
+    fixture.sync("a-1")
+    fixture.advance(8.0)
+    assert fixture.state() is GroupState.STABLE
 
 
 def test_a_members_commit_extends_its_session() -> None:
-    room = Room()
-    room.stable("a")
+    fixture = GroupFixture()
+    fixture.stable("a")
     for _ in range(3):
-        room.advance(8.0)
-        assert room.commit("a-1", 1) is NONE
-    assert room.state() is GroupState.STABLE
+        fixture.advance(8.0)
+        assert fixture.commit("a-1", 1) is NONE
+    assert fixture.state() is GroupState.STABLE

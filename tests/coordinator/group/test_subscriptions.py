@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.coordinator.group.subscriptions import decode_topics
-from tests.coordinator.group.house import SUBSCRIPTION
-from tests.coordinator.group.room import Room
+from kafkalite.coordinator.group.group_metadata import decode_topics
+from tests.coordinator.group.fixtures import SUBSCRIPTION, GroupFixture
 
 # As the consumer of Kafka 3.9 writes it: version 3, with owned partitions, generation and rack.
 MODERN = bytes.fromhex("00030000000200016100026262ffffffff00000000ffffffffffff")
@@ -37,16 +36,16 @@ def test_malformed_subscriptions_are_refused(data: bytes) -> None:
 
 
 def test_a_group_subscribes_to_the_topics_of_all_its_members() -> None:
-    room = Room()
-    room.join("a", protocols=(("range", SUBSCRIPTION),))
-    room.join("b", protocols=(("range", MODERN),))
-    room.advance(6.0)
-    room.assign()
-    assert room.group.subscribed_topics() == {"t", "a", "bb"}
+    fixture = GroupFixture()
+    fixture.join("a", protocols=(("range", SUBSCRIPTION),))
+    fixture.join("b", protocols=(("range", MODERN),))
+    fixture.advance(6.0)
+    fixture.assign()
+    assert fixture.group.subscribed_topics() == {"t", "a", "bb"}
 
 
 @pytest.mark.parametrize(("kind", "metadata"), [("connect", SUBSCRIPTION), ("consumer", b"?")])
 def test_the_subscribed_topics_are_unknown_if_metadata_cannot_be_decoded(kind: str, metadata: bytes) -> None:
-    room = Room()
-    room.stable("a", protocol_type=kind, protocols=(("range", metadata),))
-    assert room.group.subscribed_topics() is None
+    fixture = GroupFixture()
+    fixture.stable("a", protocol_type=kind, protocols=(("range", metadata),))
+    assert fixture.group.subscribed_topics() is None

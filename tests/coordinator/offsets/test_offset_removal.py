@@ -14,8 +14,8 @@ from kafkalite.zk.stores.offsets import StoredOffset
 from kafkalite.zk.stores.paths import ensure, set_or_create
 from kafkalite.zk.zk_client import NotEmptyError
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata
-from tests.coordinator.house import run
-from tests.coordinator.offsets.house import T0, T1, U0, G, House
+from tests.coordinator.offsets.fixtures import T0, T1, U0, G, OffsetManagerFixture
+from tests.support import run
 
 NONE = ErrorCode.NONE
 DAY = 86_400_000
@@ -25,41 +25,41 @@ OF_ITS_OWN = replace(PLAIN, value=OffsetAndMetadata(5, commit_timestamp_ms=12 * 
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def fixture() -> OffsetManagerFixture:
+    return OffsetManagerFixture()
 
 
-def commit(house: House, *tps: Any, group: str = G) -> Claim:
-    claim = house.first.claim(group)
-    run(house.first.offsets.commit(group, {tp: OffsetAndMetadata(1) for tp in tps}, claim))
+def commit(fixture: OffsetManagerFixture, *tps: Any, group: str = G) -> Claim:
+    claim = fixture.first.claim(group)
+    run(fixture.first.offsets.commit(group, {tp: OffsetAndMetadata(1) for tp in tps}, claim))
     return claim
 
 
-def test_delete(house: House) -> None:
-    claim = commit(house, T0, T1, U0)
-    house.edit(9, T1)
-    assert len(house.second.fetch()) == 3
-    assert run(house.first.offsets.delete(G, [T0, U0], claim)) == {T0: NONE, U0: NONE}
-    assert list(house.second.fetch()) == list(house.first.fetch()) == [T1]
-    assert run(house.first.offsets.delete(G, [T0, T1], claim)) == {T0: NONE, T1: NONE}
-    paths = house.server.paths("/consumers/g/")
+def test_delete(fixture: OffsetManagerFixture) -> None:
+    claim = commit(fixture, T0, T1, U0)
+    fixture.edit(9, T1)
+    assert len(fixture.second.fetch()) == 3
+    assert run(fixture.first.offsets.delete(G, [T0, U0], claim)) == {T0: NONE, U0: NONE}
+    assert list(fixture.second.fetch()) == list(fixture.first.fetch()) == [T1]
+    assert run(fixture.first.offsets.delete(G, [T0, T1], claim)) == {T0: NONE, T1: NONE}
+    paths = fixture.server.paths("/consumers/g/")
     assert not [path for path in paths if path.rpartition("/")[2] in ("t", "u")], "no empty topics are left"
-    commit(house, T0)
-    assert list(house.second.fetch()) == [T0]
+    commit(fixture, T0)
+    assert list(fixture.second.fetch()) == [T0]
 
 
-def test_a_zombie_deletes_nothing(house: House) -> None:
-    claim = commit(house, T0)
-    run(house.hand.delete("/consumers/g/coordinator"))
-    house.second.claim()
+def test_a_zombie_deletes_nothing(fixture: OffsetManagerFixture) -> None:
+    claim = commit(fixture, T0)
+    run(fixture.hand.delete("/consumers/g/coordinator"))
+    fixture.second.claim()
     for work in (
-        house.first.offsets.delete(G, [T0], claim),
-        house.first.offsets.delete_group(G, claim),
-        house.first.offsets.expire(G, claim, lambda _: False, house.clock.time_ms() + 100 * DAY),
+        fixture.first.offsets.delete(G, [T0], claim),
+        fixture.first.offsets.delete_group(G, claim),
+        fixture.first.offsets.expire(G, claim, lambda _: False, fixture.clock.time_ms() + 100 * DAY),
     ):
         with pytest.raises(ClaimLostError):
             run(work)
-    assert list(house.second.fetch()) == [T0]
+    assert list(fixture.second.fetch()) == [T0]
 
 
 @pytest.mark.parametrize(
@@ -82,61 +82,61 @@ def test_retention(stored: StoredOffset, now_days: float, empty_since_days: floa
     assert past_retention({T0: stored}, int(now_days * DAY), 7 * DAY, since) == ([T0] if gone else [])
 
 
-def test_expiry(house: House) -> None:
-    claim = commit(house, T0, U0)
-    house.clock.advance(6 * 86400)
-    run(house.first.offsets.commit(G, {T1: OffsetAndMetadata(2)}, claim))
-    house.clock.advance(86400)
-    now = house.clock.time_ms()
-    assert run(house.first.offsets.expire(G, claim, lambda topic: topic == "u", now)) == [T0]
-    assert list(house.second.fetch()) == [T1, U0]
-    assert run(house.first.offsets.expire(G, claim, lambda _: False, now, empty_since_ms=now)) == []
-    assert run(house.first.offsets.expire(G, claim, lambda _: False, now)) == [U0]
+def test_expiry(fixture: OffsetManagerFixture) -> None:
+    claim = commit(fixture, T0, U0)
+    fixture.clock.advance(6 * 86400)
+    run(fixture.first.offsets.commit(G, {T1: OffsetAndMetadata(2)}, claim))
+    fixture.clock.advance(86400)
+    now = fixture.clock.time_ms()
+    assert run(fixture.first.offsets.expire(G, claim, lambda topic: topic == "u", now)) == [T0]
+    assert list(fixture.second.fetch()) == [T1, U0]
+    assert run(fixture.first.offsets.expire(G, claim, lambda _: False, now, empty_since_ms=now)) == []
+    assert run(fixture.first.offsets.expire(G, claim, lambda _: False, now)) == [U0]
 
 
-def test_a_commit_that_comes_while_offsets_expire_stays(house: House) -> None:
-    claim = commit(house, T0)
-    house.clock.advance(8 * 86400)
+def test_a_commit_that_comes_while_offsets_expire_stays(fixture: OffsetManagerFixture) -> None:
+    claim = commit(fixture, T0)
+    fixture.clock.advance(8 * 86400)
 
     def edit(name: str, _path: str) -> None:
         if name == "multi":
-            house.first.client.before = None
-            house.edit(77)
+            fixture.first.client.before = None
+            fixture.edit(77)
 
-    house.first.client.before = edit
-    assert run(house.first.offsets.expire(G, claim, lambda _: False, house.clock.time_ms())) == []
-    assert house.second.number() == 77
+    fixture.first.client.before = edit
+    assert run(fixture.first.offsets.expire(G, claim, lambda _: False, fixture.clock.time_ms())) == []
+    assert fixture.second.number() == 77
 
 
-def test_delete_group(house: House) -> None:
-    claim = commit(house, T0, U0)
+def test_delete_group(fixture: OffsetManagerFixture) -> None:
+    claim = commit(fixture, T0, U0)
     for path in ("owners/t", "ids", "generation/5/member"):
-        run(ensure(house.hand, f"/consumers/g/{path}"))
-    assert len(house.second.fetch()) == 2
-    run(house.first.offsets.delete_group(G, claim))
-    assert house.server.paths("/consumers") == ["/consumers"]
-    assert house.first.fetch() == house.second.fetch() == {} and run(house.first.offsets.groups()) == []
-    commit(house, T0)
-    assert list(house.second.fetch()) == [T0]
+        run(ensure(fixture.hand, f"/consumers/g/{path}"))
+    assert len(fixture.second.fetch()) == 2
+    run(fixture.first.offsets.delete_group(G, claim))
+    assert fixture.server.paths("/consumers") == ["/consumers"]
+    assert fixture.first.fetch() == fixture.second.fetch() == {} and run(fixture.first.offsets.groups()) == []
+    commit(fixture, T0)
+    assert list(fixture.second.fetch()) == [T0]
 
 
 @pytest.mark.parametrize("path", ["offsets/t/0", "staged/5-0"])
-def test_a_group_with_offsets_is_not_deleted_without_them(house: House, path: str) -> None:
-    claim = house.first.claim()
-    run(ensure(house.hand, f"/consumers/g/{path}"))
-    run(ensure(house.hand, "/consumers/g/generation/5"))
+def test_a_group_with_offsets_is_not_deleted_without_them(fixture: OffsetManagerFixture, path: str) -> None:
+    claim = fixture.first.claim()
+    run(ensure(fixture.hand, f"/consumers/g/{path}"))
+    run(ensure(fixture.hand, "/consumers/g/generation/5"))
     with pytest.raises(NotEmptyError):
-        run(house.first.offsets.delete_group(G, claim, with_offsets=False))
-    assert f"/consumers/g/{path}" in house.server.paths()
-    run(house.hand.delete(f"/consumers/g/{path}"))
-    run(house.first.offsets.delete_group(G, claim, with_offsets=False))
-    assert house.server.paths("/consumers") == ["/consumers"]
+        run(fixture.first.offsets.delete_group(G, claim, with_offsets=False))
+    assert f"/consumers/g/{path}" in fixture.server.paths()
+    run(fixture.hand.delete(f"/consumers/g/{path}"))
+    run(fixture.first.offsets.delete_group(G, claim, with_offsets=False))
+    assert fixture.server.paths("/consumers") == ["/consumers"]
 
 
-def test_a_group_with_a_live_old_consumer_is_not_deleted(house: House) -> None:
-    claim = commit(house, T0)
-    run(set_or_create(house.hand, "/consumers/g/ids/g_host-1", b"{}"))
+def test_a_group_with_a_live_old_consumer_is_not_deleted(fixture: OffsetManagerFixture) -> None:
+    claim = commit(fixture, T0)
+    run(set_or_create(fixture.hand, "/consumers/g/ids/g_host-1", b"{}"))
     with pytest.raises(NotEmptyError):
-        run(house.first.offsets.delete_group(G, claim))
-    assert list(house.second.fetch()) == [T0]
-    assert "/consumers/g/ids/g_host-1" in house.server.paths()
+        run(fixture.first.offsets.delete_group(G, claim))
+    assert list(fixture.second.fetch()) == [T0]
+    assert "/consumers/g/ids/g_host-1" in fixture.server.paths()

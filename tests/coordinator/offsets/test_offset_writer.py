@@ -10,18 +10,18 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets import offset_writer
-from kafkalite.zk.stores.batches import MAX_BYTES, MAX_OPS, op_size
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
+from kafkalite.zk.stores.fenced_write import MAX_BYTES, MAX_OPS, op_size
 from kafkalite.zk.zk_client import Create, Delete, Op
 from kafkalite.zk.znodes.consumers import group_path
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata
-from tests.coordinator.house import Started
-from tests.coordinator.offsets.house import T0, T1, U0, G, House
+from tests.coordinator.offsets.fixtures import T0, T1, U0, G, OffsetManagerFixture
+from tests.support import Started
 
 OK = ErrorCode.NONE
 
 
-class Slow(House):
+class Slow(OffsetManagerFixture):
     """Every answer of ZooKeeper takes 10 ms."""
 
     def __init__(self) -> None:
@@ -63,144 +63,144 @@ class Slow(House):
 
 
 @pytest.fixture
-def house() -> Slow:
+def fixture() -> Slow:
     return Slow()
 
 
-def test_the_latest_waiting_commit_of_a_partition_wins(house: Slow) -> None:
-    claim = house.claimed()
-    house.wait(house.commit(1, claim))
-    first, *others = [house.commit(offset, claim) for offset in (2, 3, 4, 5)]
-    assert house.wait(first) == {T0: OK} and not any(other.done for other in others)
-    assert house.number() == 2 or house.number() == 5
+def test_the_latest_waiting_commit_of_a_partition_wins(fixture: Slow) -> None:
+    claim = fixture.claimed()
+    fixture.wait(fixture.commit(1, claim))
+    first, *others = [fixture.commit(offset, claim) for offset in (2, 3, 4, 5)]
+    assert fixture.wait(first) == {T0: OK} and not any(other.done for other in others)
+    assert fixture.number() == 2 or fixture.number() == 5
     for other in others:
-        assert house.wait(other) == {T0: OK}
-    assert house.number() == 5
-    assert house.server.tree.node("/consumers/g/offsets/t/0").version == 2, "three commits, one write"
+        assert fixture.wait(other) == {T0: OK}
+    assert fixture.number() == 5
+    assert fixture.server.tree.node("/consumers/g/offsets/t/0").version == 2, "three commits, one write"
 
 
-def test_a_commit_is_answered_when_all_of_it_is_durable(house: Slow) -> None:
-    claim = house.claimed()
-    house.wait(house.commit(1, claim, T0))
-    under_way = house.commit(2, claim, T0)
-    both = house.commit(3, claim, T0, T1)
-    house.wait(under_way)
+def test_a_commit_is_answered_when_all_of_it_is_durable(fixture: Slow) -> None:
+    claim = fixture.claimed()
+    fixture.wait(fixture.commit(1, claim, T0))
+    under_way = fixture.commit(2, claim, T0)
+    both = fixture.commit(3, claim, T0, T1)
+    fixture.wait(under_way)
     assert not both.done
-    assert house.wait(both) == {T0: OK, T1: OK}
-    assert (house.number(T0), house.number(T1)) == (3, 3)
+    assert fixture.wait(both) == {T0: OK, T1: OK}
+    assert (fixture.number(T0), fixture.number(T1)) == (3, 3)
 
 
 # trap: kafkalite/coordinator/offsets/offset_writer.py: An offset goes backward while an older write of it is retried.
-def test_an_offset_never_goes_backward_while_a_write_is_tried_again(house: Slow) -> None:
-    claim = house.claimed()
-    house.wait(house.commit(1, claim, T0, T1))
-    house.server.tree.multi([*_deletes("/consumers/g/offsets/t/1")], 0)
-    first = house.commit(2, claim, T0, T1)  # refused as a whole, as the number of t-1 is gone
-    second = house.commit(3, claim, T0)
+def test_an_offset_never_goes_backward_while_a_write_is_tried_again(fixture: Slow) -> None:
+    claim = fixture.claimed()
+    fixture.wait(fixture.commit(1, claim, T0, T1))
+    fixture.server.tree.multi([*_deletes("/consumers/g/offsets/t/1")], 0)
+    first = fixture.commit(2, claim, T0, T1)  # refused as a whole, as the number of t-1 is gone
+    second = fixture.commit(3, claim, T0)
     seen = []
     while not (first.done and second.done):
-        house.clock.advance(0.01)
-        seen.append(house.number())
-    assert seen == sorted(seen) and house.number() == 3
-    assert first.result == {T0: OK, T1: OK} and house.number(T1) == 2
+        fixture.clock.advance(0.01)
+        seen.append(fixture.number())
+    assert seen == sorted(seen) and fixture.number() == 3
+    assert first.result == {T0: OK, T1: OK} and fixture.number(T1) == 2
 
 
-def test_a_refused_commit_does_not_fail_others_in_its_transaction(house: Slow) -> None:
+def test_a_refused_commit_does_not_fail_others_in_its_transaction(fixture: Slow) -> None:
     """Five commits in one transaction: those with a lost claim or an expired session fail, the others succeed."""
     names = ["good", "lost", "plain", "gone"]
-    claims: dict[str, Claim | None] = {name: house.claimed(name) for name in names}
+    claims: dict[str, Claim | None] = {name: fixture.claimed(name) for name in names}
     claims["plain"] = None
     for name in names:
-        house.wait(house.commit(1, claims[name], group=name))
-    crowd = house.crowd()
-    house.server.tree.multi([*_deletes("/consumers/gone/offsets/t/0", "/consumers/gone/offsets/t")], 0)
-    house.server.tree.multi([*_deletes("/consumers/lost/coordinator_epoch")], 0)
-    before = len(house.multis)
-    commits = {name: house.commit(2, claims[name], group=name) for name in names}
-    assert len(house.multis) == before, "they gather"
+        fixture.wait(fixture.commit(1, claims[name], group=name))
+    crowd = fixture.crowd()
+    fixture.server.tree.multi([*_deletes("/consumers/gone/offsets/t/0", "/consumers/gone/offsets/t")], 0)
+    fixture.server.tree.multi([*_deletes("/consumers/lost/coordinator_epoch")], 0)
+    before = len(fixture.multis)
+    commits = {name: fixture.commit(2, claims[name], group=name) for name in names}
+    assert len(fixture.multis) == before, "they gather"
     for name in ("good", "plain", "gone"):
-        assert house.wait(commits[name]) == {T0: OK}
-        assert house.number(group=name) == 2
+        assert fixture.wait(commits[name]) == {T0: OK}
+        assert fixture.number(group=name) == 2
     with pytest.raises(ClaimLostError):
-        house.wait(commits["lost"])
-    assert house.number(group="lost") == 1
-    assert all(house.wait(each) == {T0: OK} for each in crowd)
+        fixture.wait(commits["lost"])
+    assert fixture.number(group="lost") == 1
+    assert all(fixture.wait(each) == {T0: OK} for each in crowd)
 
 
-def test_small_commits_form_one_batch_while_others_are_in_flight(house: Slow) -> None:
+def test_small_commits_form_one_batch_while_others_are_in_flight(fixture: Slow) -> None:
     names = [f"g{index}" for index in range(50)]
-    claims = [house.claimed(name) for name in names]
+    claims = [fixture.claimed(name) for name in names]
     for name, claim in zip(names, claims, strict=True):
-        house.wait(house.commit(1, claim, group=name))
-    before = len(house.multis)
-    commits = [house.commit(2, claim, group=name) for name, claim in zip(names, claims, strict=True)]
+        fixture.wait(fixture.commit(1, claim, group=name))
+    before = len(fixture.multis)
+    commits = [fixture.commit(2, claim, group=name) for name, claim in zip(names, claims, strict=True)]
     for each in commits:
-        assert house.wait(each) == {T0: OK}
-    assert len(house.multis) - before == offset_writer.MAX_UNDER_WAY + 1
+        assert fixture.wait(each) == {T0: OK}
+    assert len(fixture.multis) - before == offset_writer.MAX_UNDER_WAY + 1
 
 
-def test_transactions_are_bounded(house: Slow) -> None:
-    house.partitions = {TopicPartition("t", index) for index in range(1000)}
-    claim = house.claimed()
-    house.wait(house.commit(1, claim, *house.partitions))
+def test_transactions_are_bounded(fixture: Slow) -> None:
+    fixture.partitions = {TopicPartition("t", index) for index in range(1000)}
+    claim = fixture.claimed()
+    fixture.wait(fixture.commit(1, claim, *fixture.partitions))
     value = OffsetAndMetadata(2, metadata="x" * 4000)
-    before = len(house.multis)
-    outcome = house.wait(house.first.offsets.commit(G, dict.fromkeys(house.partitions, value), claim))
+    before = len(fixture.multis)
+    outcome = fixture.wait(fixture.first.offsets.commit(G, dict.fromkeys(fixture.partitions, value), claim))
     assert set(outcome.values()) == {OK}
-    made = house.multis[before:]
+    made = fixture.multis[before:]
     assert all(len(ops) <= MAX_OPS + 1 and sum(map(op_size, ops)) <= MAX_BYTES + 1000 for ops in made)
     assert len(made) == 13
 
 
-def test_a_commit_with_interference_in_each_attempt_fails_with_a_retriable_error(house: Slow) -> None:
-    claim = house.claimed()
-    house.wait(house.commit(1, claim))
+def test_a_commit_with_interference_in_each_attempt_fails_with_a_retriable_error(fixture: Slow) -> None:
+    claim = fixture.claimed()
+    fixture.wait(fixture.commit(1, claim))
     path = "/consumers/g/offsets/t/0"
 
     def in_the_way(name: str, _path: str) -> None:
         if name == "multi":
-            there = path in house.server.paths()
-            house.server.tree.multi([*_deletes(path)] if there else [Create(path, b"1")], 0)
+            there = path in fixture.server.paths()
+            fixture.server.tree.multi([*_deletes(path)] if there else [Create(path, b"1")], 0)
 
-    house.first.client.before = in_the_way
+    fixture.first.client.before = in_the_way
     # Not UNKNOWN_SERVER_ERROR, because consumers do not retry it.
-    assert house.wait(house.commit(2, claim)) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    house.first.client.before = None
-    assert house.wait(house.commit(2, claim)) == {T0: OK}
+    assert fixture.wait(fixture.commit(2, claim)) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    fixture.first.client.before = None
+    assert fixture.wait(fixture.commit(2, claim)) == {T0: OK}
 
 
-def test_a_lost_connection_leaves_the_outcome_unknown(house: Slow) -> None:
-    claim = house.claimed()
-    house.wait(house.commit(1, claim))
-    commit, waiting = house.commit(2, claim), house.commit(3, claim)
-    house.first.client.lose_connection()
+def test_a_lost_connection_leaves_the_outcome_unknown(fixture: Slow) -> None:
+    claim = fixture.claimed()
+    fixture.wait(fixture.commit(1, claim))
+    commit, waiting = fixture.commit(2, claim), fixture.commit(3, claim)
+    fixture.first.client.lose_connection()
     for each in (commit, waiting):
-        assert house.wait(each) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    house.first.client.reconnect()
-    assert house.wait(house.commit(4, claim)) == {T0: OK}
-    assert house.number() == 4
+        assert fixture.wait(each) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    fixture.first.client.reconnect()
+    assert fixture.wait(fixture.commit(4, claim)) == {T0: OK}
+    assert fixture.number() == 4
 
 
-def test_old_and_new_commits_of_one_partition_do_not_cover_each_other(house: Slow) -> None:
+def test_old_and_new_commits_of_one_partition_do_not_cover_each_other(fixture: Slow) -> None:
     """A number without a claim must not be refused, nor let through, because of a claim that is lost."""
-    claim = house.claimed()
-    house.wait(house.commit(1, claim))
-    house.server.tree.multi([*_deletes("/consumers/g/coordinator_epoch")], 0)
-    under_way = house.commit(2, None)
-    fenced, plain = house.commit(3, claim), house.commit(4, None)
-    assert house.wait(under_way) == {T0: OK} and house.wait(plain) == {T0: OK}
+    claim = fixture.claimed()
+    fixture.wait(fixture.commit(1, claim))
+    fixture.server.tree.multi([*_deletes("/consumers/g/coordinator_epoch")], 0)
+    under_way = fixture.commit(2, None)
+    fenced, plain = fixture.commit(3, claim), fixture.commit(4, None)
+    assert fixture.wait(under_way) == {T0: OK} and fixture.wait(plain) == {T0: OK}
     with pytest.raises(ClaimLostError):
-        house.wait(fenced)
-    assert house.number() == 4
+        fixture.wait(fenced)
+    assert fixture.number() == 4
 
 
-def test_the_memory_of_known_paths_is_bounded(house: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_known_paths_is_bounded(fixture: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalite.zk.stores.offset_layout.MAX_PARTITIONS", 2)
-    claim = house.claimed()
+    claim = fixture.claimed()
     for offset in range(3):
         for tp in (T0, T1, U0):
-            assert house.wait(house.commit(offset, claim, tp)) == {tp: OK}
-    assert house.number(U0) == 2
+            assert fixture.wait(fixture.commit(offset, claim, tp)) == {tp: OK}
+    assert fixture.number(U0) == 2
 
 
 def _deletes(*paths: str) -> list[Op]:

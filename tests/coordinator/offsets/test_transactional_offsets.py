@@ -15,8 +15,8 @@ from kafkalite.zk.zk_client import ConnectionLostError, Delete, ZkError
 from kafkalite.zk.znodes import transactions
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
-from tests.coordinator.house import run
-from tests.coordinator.offsets.house import T0, T1, U0, Broker, G, House
+from tests.coordinator.offsets.fixtures import T0, T1, U0, Broker, G, OffsetManagerFixture
+from tests.support import run
 
 MOVER = TxnProducer("mover", 4000, 3)
 OTHER = TxnProducer("other", 4001, 0)
@@ -28,11 +28,11 @@ class Transactions:
     """A stand-in for the transaction coordinator: broker 2 decides, broker 1 coordinates the group."""
 
     def __init__(self) -> None:
-        self.house = House()
-        self.group: Broker = self.house.first
-        self.decider: Broker = self.house.second
+        self.fixture = OffsetManagerFixture()
+        self.group: Broker = self.fixture.first
+        self.decider: Broker = self.fixture.second
         for topic in "tu":
-            run(set_or_create(self.house.hand, f"/brokers/topics/{topic}", b""))
+            run(set_or_create(self.fixture.hand, f"/brokers/topics/{topic}", b""))
         self.store = self.decider.transactions
         self.claim = self.group.claim()
         self.stored: dict[str, Stored] = {}
@@ -42,6 +42,7 @@ class Transactions:
         number = run(self.store.partition_for(producer.transactional_id))
         run(self.store.prepare(number))
         claim = run(self.decider.claims.claim(transactions.partition_path(number), 2))
+        assert claim is not None
         self.claims[producer.transactional_id] = claim
         self.set_state(ONGOING, producer, *groups)
 
@@ -76,7 +77,7 @@ class Transactions:
 
     @property
     def staged(self) -> list[str]:
-        return [path.rpartition("/")[2] for path in self.house.server.paths("/consumers/g/staged/")]
+        return [path.rpartition("/")[2] for path in self.fixture.server.paths("/consumers/g/staged/")]
 
 
 @pytest.fixture
@@ -92,12 +93,12 @@ def test_the_decision_makes_all_staged_offsets_visible(txn: Transactions) -> Non
     assert txn.numbers(stable=True) == {T0: UNSTABLE, U0: UNSTABLE}
     decision = txn.set_state(COMMIT)
     assert txn.numbers() == txn.numbers(stable=True) == {T0: 7, U0: 7}
-    assert txn.group.fetch(U0) == {U0: OffsetAndMetadata(7, 1, "x", txn.house.clock.time_ms())}
-    assert txn.house.server.data("/consumers/g/offsets/t/0") == b"1", "nothing was copied yet"
+    assert txn.group.fetch(U0) == {U0: OffsetAndMetadata(7, 1, "x", txn.fixture.clock.time_ms())}
+    assert txn.fixture.server.data("/consumers/g/offsets/t/0") == b"1", "nothing was copied yet"
     txn.apply(decision)
-    assert txn.staged == [] and txn.house.server.data("/consumers/g/offsets/t/0") == b"7"
+    assert txn.staged == [] and txn.fixture.server.data("/consumers/g/offsets/t/0") == b"7"
     assert txn.numbers() == {T0: 7, U0: 7}
-    assert txn.group.fetch(U0) == {U0: OffsetAndMetadata(7, 1, "x", txn.house.clock.time_ms())}
+    assert txn.group.fetch(U0) == {U0: OffsetAndMetadata(7, 1, "x", txn.fixture.clock.time_ms())}
     txn.set_state(TransactionState.COMPLETE_COMMIT)
     assert txn.numbers(stable=True) == {T0: 7, U0: 7}
 
@@ -109,7 +110,7 @@ def test_a_reader_sees_all_or_no_offsets_of_a_transaction(txn: Transactions) -> 
     txn.begin()
     txn.stage(7, T0, T1)
     assert txn.numbers() == {T0: 1, T1: 1}
-    txn.house.edit(2, T1)
+    txn.fixture.edit(2, T1)
 
     def end(_name: str, path: str) -> None:
         if path == "/consumers/g/offsets/t/1":
@@ -127,7 +128,7 @@ def test_offsets_are_unstable_while_transactions_follow_too_fast(txn: Transactio
 
     def go_on(_name: str, path: str) -> None:
         if path.startswith("/transactions/"):
-            run(txn.house.hand.set(path, txn.house.server.data(path)))
+            run(txn.fixture.hand.set(path, txn.fixture.server.data(path)))
             states.pop()
 
     txn.group.client.before = go_on
@@ -167,12 +168,12 @@ def test_an_aborted_transaction_leaves_no_offsets(txn: Transactions) -> None:
 def test_an_offset_that_is_written_after_the_decision_stays(txn: Transactions, applied: bool) -> None:
     txn.begin()
     txn.stage(7, T0, T1, U0)
-    txn.house.edit(3, T0)
+    txn.fixture.edit(3, T0)
     decision = txn.set_state(COMMIT)
     assert txn.numbers() == {T0: 7, T1: 7, U0: 7}, "an edit before the decision does not count"
     if applied:
         txn.apply(decision)
-    txn.house.edit(100, T0)
+    txn.fixture.edit(100, T0)
     txn.commit(200, T1)
     assert txn.numbers() == {T0: 100, T1: 200, U0: 7}
     txn.apply(decision)
@@ -188,7 +189,7 @@ def test_an_edit_while_offsets_are_copied_stays(txn: Transactions) -> None:
     def edit(name: str, _path: str) -> None:
         if name == "multi":
             txn.decider.client.before = None
-            txn.house.edit(100)
+            txn.fixture.edit(100)
 
     txn.decider.client.before = edit
     txn.apply(decision)
@@ -223,7 +224,7 @@ def test_several_commits_in_one_transaction(txn: Transactions, monkeypatch: pyte
 
 def test_many_partitions_are_many_chunks(txn: Transactions) -> None:
     tps = [TopicPartition("t", index) for index in range(5000)]
-    txn.house.partitions.update(tps)
+    txn.fixture.partitions.update(tps)
     txn.begin()
     assert txn.stage(6, *tps) is OK
     assert len(txn.staged) > 5
@@ -256,7 +257,7 @@ def test_only_the_current_producer_of_an_open_transaction_may_stage(
 
 def test_refused_offsets_are_not_staged(txn: Transactions) -> None:
     txn.begin()
-    txn.house.config["offset.metadata.max.bytes"] = 0
+    txn.fixture.config["offset.metadata.max.bytes"] = 0
     assert txn.stage(1) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert txn.stage(1, TopicPartition("none", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert txn.staged == []
@@ -268,7 +269,7 @@ def test_nothing_is_staged_after_the_decision(txn: Transactions) -> None:
     """The decision is written between the read of the transaction and the staging write."""
     txn.begin()
     txn.stage(1)
-    run(txn.house.hand.delete("/consumers/g/staged/4000-3"))
+    run(txn.fixture.hand.delete("/consumers/g/staged/4000-3"))
 
     def decide(name: str, _path: str) -> None:
         if name == "multi":
@@ -282,7 +283,7 @@ def test_nothing_is_staged_after_the_decision(txn: Transactions) -> None:
 
 def test_a_zombie_coordinator_stages_nothing(txn: Transactions) -> None:
     txn.begin()
-    run(txn.house.hand.delete("/consumers/g/coordinator"))
+    run(txn.fixture.hand.delete("/consumers/g/coordinator"))
     txn.decider.claim()
     with pytest.raises(ClaimLostError):
         txn.stage(1)
@@ -294,7 +295,7 @@ def test_a_zombie_coordinator_of_transactions_copies_and_removes_nothing(txn: Tr
     txn.stage(7)
     decision = txn.set_state(COMMIT)
     claim = txn.claims["mover"]
-    run(txn.house.hand.delete(f"{claim.base}/coordinator"))
+    run(txn.fixture.hand.delete(f"{claim.base}/coordinator"))
     run(txn.group.claims.claim(claim.base, 1))
     for work in (
         txn.decider.offsets.transactional.apply(G, MOVER, claim, decision),
@@ -311,7 +312,7 @@ def test_copying_completes_after_an_interruption_at_any_request() -> None:
         again.commit(1, T0)
         again.begin()
         again.stage(7, T0, T1, U0)
-        again.house.edit(50, U0)
+        again.fixture.edit(50, U0)
         decision = again.set_state(COMMIT)
         left = [step]
 
@@ -326,7 +327,7 @@ def test_copying_completes_after_an_interruption_at_any_request() -> None:
         except ConnectionLostError:
             again.decider.client.before = None
             assert again.numbers() == {T0: 7, T1: 7, U0: 7}, f"after step {step}"
-            again.house.edit(60, U0)
+            again.fixture.edit(60, U0)
             again.apply(decision)
             assert again.numbers() == {T0: 7, T1: 7, U0: 60} and again.staged == []
         else:
@@ -341,12 +342,31 @@ def test_offsets_of_a_deleted_topic_do_not_come_back(txn: Transactions, half: bo
     txn.stage(7, T0, U0)
     decision = txn.set_state(COMMIT)
     run(
-        set_or_create(txn.house.hand, "/admin/delete_topics/u", b"")
+        set_or_create(txn.fixture.hand, "/admin/delete_topics/u", b"")
         if half
-        else txn.house.hand.delete("/brokers/topics/u")
+        else txn.fixture.hand.delete("/brokers/topics/u")
     )
     txn.apply(decision)
     assert txn.numbers() == {T0: 7}
+
+
+def test_offsets_of_a_topic_whose_deletion_ends_while_they_are_copied_do_not_come_back(txn: Transactions) -> None:
+    topic, request = "/brokers/topics/u", "/admin/delete_topics/u"
+    txn.begin()
+    txn.stage(7, T0, U0)
+    decision = txn.set_state(COMMIT)
+    run(set_or_create(txn.fixture.hand, request, b""))
+    reads = list[str]()
+
+    def end_the_deletion(_: str, path: str) -> None:
+        if path in (topic, request):
+            reads.append(path)
+            if len(reads) == 2:
+                run(txn.fixture.hand.multi([Delete(topic), Delete(request)]))
+
+    txn.decider.client.before = end_the_deletion
+    txn.apply(decision)
+    assert reads and txn.numbers() == {T0: 7}
 
 
 def test_staged_offsets_of_an_older_epoch_are_ignored(txn: Transactions) -> None:
@@ -362,7 +382,7 @@ def test_staged_offsets_of_an_older_epoch_are_ignored(txn: Transactions) -> None
 
 def test_malformed_staged_offsets_do_not_hide_others(txn: Transactions) -> None:
     txn.commit(1)
-    run(set_or_create(txn.house.hand, "/consumers/g/staged/4000-3", b"x"))
+    run(set_or_create(txn.fixture.hand, "/consumers/g/staged/4000-3", b"x"))
     assert txn.numbers(stable=True) == {T0: 1}
     txn.begin()
     assert txn.stage(7) is OK
@@ -372,8 +392,8 @@ def test_malformed_staged_offsets_do_not_hide_others(txn: Transactions) -> None:
 def test_offsets_are_staged_again_after_an_administrator_removed_the_path(txn: Transactions) -> None:
     txn.begin()
     txn.stage(7)
-    paths = txn.house.server.paths("/consumers/g/staged")
-    txn.house.server.tree.multi([Delete(path) for path in reversed(paths)], 0)
+    paths = txn.fixture.server.paths("/consumers/g/staged")
+    txn.fixture.server.tree.multi([Delete(path) for path in reversed(paths)], 0)
     assert txn.stage(8) is OK
     txn.apply(txn.set_state(COMMIT))
     assert txn.numbers() == {T0: 8}

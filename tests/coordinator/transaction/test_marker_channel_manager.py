@@ -8,8 +8,8 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.transaction import marker_channel_manager
 from kafkalite.coordinator.transaction.marker_channel_manager import IN_FLIGHT, TransactionMarkerChannelManager
 from kafkalite.coordinator.transaction.values import TransactionMarker
-from tests.coordinator.house import Started
-from tests.coordinator.transaction.house import T0, T1, Leaders
+from tests.coordinator.transaction.fixtures import T0, T1, Leaders
+from tests.support import Started
 
 E = ErrorCode
 
@@ -18,7 +18,7 @@ def marker(producer_id: int) -> TransactionMarker:
     return TransactionMarker(producer_id, 0, 1, True, (T0, T1))
 
 
-class House:
+class MarkerChannelFixture:
     """A channel manager for brokers 1 and 2, and the markers that they get."""
 
     def __init__(self) -> None:
@@ -32,56 +32,56 @@ class House:
 
 
 def test_one_marker() -> None:
-    house = House()
-    assert house.send(7).result == {T0: E.NONE, T1: E.NONE}
-    assert house.leaders.markers == [(1, marker(7))]
+    fixture = MarkerChannelFixture()
+    assert fixture.send(7).result == {T0: E.NONE, T1: E.NONE}
+    assert fixture.leaders.markers == [(1, marker(7))]
 
 
 def test_markers_that_wait_behind_requests_are_sent_together() -> None:
-    house = House()
-    house.leaders.hold = True
-    outcomes = [house.send(number) for number in range(IN_FLIGHT + 20)]
-    assert len(house.leaders.held) == IN_FLIGHT
+    fixture = MarkerChannelFixture()
+    fixture.leaders.hold = True
+    outcomes = [fixture.send(number) for number in range(IN_FLIGHT + 20)]
+    assert len(fixture.leaders.held) == IN_FLIGHT
     # Markers to the other broker do not wait.
-    elsewhere = house.send(99, 2)
-    assert len(house.leaders.held) == IN_FLIGHT + 1
+    elsewhere = fixture.send(99, 2)
+    assert len(fixture.leaders.held) == IN_FLIGHT + 1
     sends: list[int] = []
-    original = house.leaders.send
+    original = fixture.leaders.send
 
     def counted(broker: Broker, batch: list[TransactionMarker]) -> object:
         sends.append(len(batch))
         return original(broker, batch)
 
-    house.leaders.send = counted  # type: ignore[method-assign, assignment]
-    house.leaders.release()
+    fixture.leaders.send = counted  # type: ignore[method-assign, assignment]
+    fixture.leaders.release()
     assert all(outcome.result == {T0: E.NONE, T1: E.NONE} for outcome in [*outcomes, elsewhere])
     assert sends == [20]
-    assert not house.sender._in_flight and not house.sender._waiting
+    assert not fixture.sender._in_flight and not fixture.sender._waiting
 
 
 def test_a_request_is_bounded() -> None:
-    house = House()
-    house.leaders.hold = True
-    outcomes = [house.send(number) for number in range(IN_FLIGHT + marker_channel_manager.MAX_MARKERS + 5)]
-    house.leaders.release()
+    fixture = MarkerChannelFixture()
+    fixture.leaders.hold = True
+    outcomes = [fixture.send(number) for number in range(IN_FLIGHT + marker_channel_manager.MAX_MARKERS + 5)]
+    fixture.leaders.release()
     assert all(outcome.done for outcome in outcomes)
-    assert len(house.leaders.markers) == len(outcomes)
+    assert len(fixture.leaders.markers) == len(outcomes)
 
 
 def test_a_broker_that_does_not_answer_is_a_network_exception() -> None:
-    house = House()
-    house.leaders.answers = [OSError("gone")]
-    assert house.send(7).result == dict.fromkeys((T0, T1), E.NETWORK_EXCEPTION)
-    assert house.send(7).result == dict.fromkeys((T0, T1), E.NONE)
+    fixture = MarkerChannelFixture()
+    fixture.leaders.answers = [OSError("gone")]
+    assert fixture.send(7).result == dict.fromkeys((T0, T1), E.NETWORK_EXCEPTION)
+    assert fixture.send(7).result == dict.fromkeys((T0, T1), E.NONE)
 
 
 def test_an_unknown_broker_is_a_network_exception() -> None:
-    house = House()
-    assert house.send(7, 5).result == dict.fromkeys((T0, T1), E.NETWORK_EXCEPTION)
-    assert not house.leaders.markers
+    fixture = MarkerChannelFixture()
+    assert fixture.send(7, 5).result == dict.fromkeys((T0, T1), E.NETWORK_EXCEPTION)
+    assert not fixture.leaders.markers
 
 
 def test_each_marker_gets_the_answer_for_its_partitions() -> None:
-    house = House()
-    house.leaders.answers = [E.NOT_LEADER_OR_FOLLOWER]
-    assert house.send(7).result == dict.fromkeys((T0, T1), E.NOT_LEADER_OR_FOLLOWER)
+    fixture = MarkerChannelFixture()
+    fixture.leaders.answers = [E.NOT_LEADER_OR_FOLLOWER]
+    assert fixture.send(7).result == dict.fromkeys((T0, T1), E.NOT_LEADER_OR_FOLLOWER)

@@ -9,8 +9,8 @@ from kafkalite.common.tasks import Future
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionListing
 from kafkalite.zk.zk_client import ConnectionLostError, ZkError
 from kafkalite.zk.znodes.transactions import NO_TIMEOUT, TransactionState
-from tests.coordinator.house import Started, run
-from tests.coordinator.transaction.house import BASE, T0, T1, T2, TX, House
+from tests.coordinator.transaction.fixtures import BASE, T0, T1, T2, TX, TransactionCoordinatorFixture
+from tests.support import Started, run
 
 S = TransactionState
 E = ErrorCode
@@ -21,107 +21,107 @@ E = ErrorCode
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_from_begin_to_end(commit: bool) -> None:
-    house = House()
-    owner = house.owner
+    fixture = TransactionCoordinatorFixture()
+    owner = fixture.owner
     producer = owner.init().result
-    assert producer == ProducerIdAndEpoch(1000, 0) and house.state() is S.EMPTY
+    assert producer == ProducerIdAndEpoch(1000, 0) and fixture.state() is S.EMPTY
     assert owner.add(producer, T0, T1).error is E.NONE
-    assert house.stored().partitions == {T0, T1} and house.state() is S.ONGOING
+    assert fixture.stored().partitions == {T0, T1} and fixture.state() is S.ONGOING
     assert owner.offsets(producer).error is E.NONE
-    assert house.stored().groups == {"g"}
+    assert fixture.stored().groups == {"g"}
     assert owner.end(producer, commit).error is E.NONE
-    assert sorted(house.leaders.told()) == [(T0, commit), (T1, commit)]
-    assert {(broker, marker.partitions) for broker, marker in house.leaders.markers} == {(1, (T0,)), (2, (T1,))}
-    assert {marker[:2] for _, marker in house.leaders.markers} == {(1000, 0)}
-    assert house.groups.calls == [("apply" if commit else "discard", "g", 0)]
-    assert house.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
-    assert not house.stored().partitions and not house.stored().groups
+    assert sorted(fixture.leaders.told()) == [(T0, commit), (T1, commit)]
+    assert {(broker, marker.partitions) for broker, marker in fixture.leaders.markers} == {(1, (T0,)), (2, (T1,))}
+    assert {marker[:2] for _, marker in fixture.leaders.markers} == {(1000, 0)}
+    assert fixture.groups.calls == [("apply" if commit else "discard", "g", 0)]
+    assert fixture.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
+    assert not fixture.stored().partitions and not fixture.stored().groups
     # and the next one
     assert owner.add(producer, T2).error is E.NONE
-    assert house.stored().partitions == {T2}
+    assert fixture.stored().partitions == {T2}
 
 
 def test_the_decision_is_answered_before_the_markers_and_the_next_transaction_waits_for_them() -> None:
-    house = House()
-    producer = house.opened()
-    house.leaders.hold = True
-    assert house.owner.end(producer).error is E.NONE
-    assert house.state() is S.PREPARE_COMMIT and house.stored().partitions == {T0, T1}
-    assert house.owner.add(producer, T2).error is E.CONCURRENT_TRANSACTIONS
-    assert house.owner.end(producer).error is E.CONCURRENT_TRANSACTIONS
-    assert house.owner.end(producer, commit=False).error is E.INVALID_TXN_STATE
-    assert house.owner.init().error is E.CONCURRENT_TRANSACTIONS
-    house.leaders.release()
-    assert house.state() is S.COMPLETE_COMMIT
-    assert house.owner.end(producer).error is E.NONE
-    assert house.owner.add(producer, T2).error is E.NONE
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened()
+    fixture.leaders.hold = True
+    assert fixture.owner.end(producer).error is E.NONE
+    assert fixture.state() is S.PREPARE_COMMIT and fixture.stored().partitions == {T0, T1}
+    assert fixture.owner.add(producer, T2).error is E.CONCURRENT_TRANSACTIONS
+    assert fixture.owner.end(producer).error is E.CONCURRENT_TRANSACTIONS
+    assert fixture.owner.end(producer, commit=False).error is E.INVALID_TXN_STATE
+    assert fixture.owner.init().error is E.CONCURRENT_TRANSACTIONS
+    fixture.leaders.release()
+    assert fixture.state() is S.COMPLETE_COMMIT
+    assert fixture.owner.end(producer).error is E.NONE
+    assert fixture.owner.add(producer, T2).error is E.NONE
 
 
 def test_offsets_come_before_markers_and_know_when_it_was_decided() -> None:
-    house = House()
-    producer = house.opened()
-    assert house.owner.offsets(producer).error is E.NONE
-    house.groups.failures = [ConnectionLostError("/consumers/g")]
-    assert house.owner.end(producer).error is E.NONE
-    assert not house.leaders.markers and house.state() is S.PREPARE_COMMIT
-    decided = house.server.tree.node(f"{BASE}/ids/{TX}").mzxid
-    house.clock.advance(0.1)
-    assert house.groups.calls == [("apply", "g", 0)] and house.groups.decisions == [decided]
-    assert house.leaders.told() and house.state() is S.COMPLETE_COMMIT
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened()
+    assert fixture.owner.offsets(producer).error is E.NONE
+    fixture.groups.failures = [ConnectionLostError("/consumers/g")]
+    assert fixture.owner.end(producer).error is E.NONE
+    assert not fixture.leaders.markers and fixture.state() is S.PREPARE_COMMIT
+    decided = fixture.server.tree.node(f"{BASE}/ids/{TX}").mzxid
+    fixture.clock.advance(0.1)
+    assert fixture.groups.calls == [("apply", "g", 0)] and fixture.groups.decisions == [decided]
+    assert fixture.leaders.told() and fixture.state() is S.COMPLETE_COMMIT
 
 
 def test_a_completion_is_retried_after_an_unexpected_error() -> None:
-    house = House()
-    producer = house.opened(T0)
-    house.owner.offsets(producer)
-    house.groups.failures = [ZeroDivisionError(), ZeroDivisionError()]
-    house.owner.end(producer)
-    house.clock.advance(11)
-    assert house.state() is S.COMPLETE_COMMIT
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened(T0)
+    fixture.owner.offsets(producer)
+    fixture.groups.failures = [ZeroDivisionError(), ZeroDivisionError()]
+    fixture.owner.end(producer)
+    fixture.clock.advance(11)
+    assert fixture.state() is S.COMPLETE_COMMIT
 
 
 def test_the_completion_ends_when_an_administrator_removes_the_id() -> None:
-    house = House()
-    producer = house.opened(T0)
-    house.leaders.hold = True
-    house.owner.end(producer)
-    run(house.admin.delete(f"{BASE}/ids/{TX}"))
-    house.leaders.release()
-    house.clock.advance(5)
-    requests = house.owner.client.requests
-    house.clock.advance(9)
-    assert house.owner.client.requests == requests
-    assert house.owner.init().result == ProducerIdAndEpoch(1001, 0)
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened(T0)
+    fixture.leaders.hold = True
+    fixture.owner.end(producer)
+    run(fixture.admin.delete(f"{BASE}/ids/{TX}"))
+    fixture.leaders.release()
+    fixture.clock.advance(5)
+    requests = fixture.owner.client.requests
+    fixture.clock.advance(9)
+    assert fixture.owner.client.requests == requests
+    assert fixture.owner.init().result == ProducerIdAndEpoch(1001, 0)
 
 
 def test_a_transaction_too_large_for_zookeeper_is_refused_and_can_be_ended() -> None:
-    house = House()
-    producer = house.opened(T0)
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened(T0)
 
     def refuse(name: str, path: str) -> None:
         if name == "multi":
             raise ZkError(path, "a request of 2000000 bytes")
 
-    house.owner.client.before = refuse
-    assert house.owner.add(producer, T1).error is E.UNKNOWN_SERVER_ERROR
-    house.owner.client.before = None
-    assert house.owner.end(producer, commit=False).error is E.NONE
-    assert house.leaders.told() == [(T0, False)]
+    fixture.owner.client.before = refuse
+    assert fixture.owner.add(producer, T1).error is E.UNKNOWN_SERVER_ERROR
+    fixture.owner.client.before = None
+    assert fixture.owner.end(producer, commit=False).error is E.NONE
+    assert fixture.leaders.told() == [(T0, False)]
 
 
 def test_a_write_in_flight_blocks_other_requests() -> None:
-    house = House()
-    producer = house.opened()
-    house.owner.client.black_hole(apply=True)
-    adding = house.owner.add(producer, T2)
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened()
+    fixture.owner.client.black_hole(apply=True)
+    adding = fixture.owner.add(producer, T2)
     assert not adding.done
-    assert house.owner.end(producer).error is E.CONCURRENT_TRANSACTIONS
-    assert house.owner.init().error is E.CONCURRENT_TRANSACTIONS
+    assert fixture.owner.end(producer).error is E.CONCURRENT_TRANSACTIONS
+    assert fixture.owner.init().error is E.CONCURRENT_TRANSACTIONS
 
 
 @pytest.mark.parametrize("transactional_id", ["", None])
 def test_an_empty_transactional_id_is_refused(transactional_id: str) -> None:
-    coordinator, producer = House().owner.coordinator, ProducerIdAndEpoch(1, 1)
+    coordinator, producer = TransactionCoordinatorFixture().owner.coordinator, ProducerIdAndEpoch(1, 1)
     for work in (
         coordinator.init_producer_id(transactional_id, 1000),
         coordinator.add_partitions(transactional_id, producer, [T0]),
@@ -133,7 +133,7 @@ def test_an_empty_transactional_id_is_refused(transactional_id: str) -> None:
 
 
 def test_an_unknown_transactional_id_is_refused() -> None:
-    owner, producer = House().owner, ProducerIdAndEpoch(1, 1)
+    owner, producer = TransactionCoordinatorFixture().owner, ProducerIdAndEpoch(1, 1)
     assert owner.add(producer).error is E.INVALID_PRODUCER_ID_MAPPING
     assert owner.offsets(producer).error is E.INVALID_PRODUCER_ID_MAPPING
     assert owner.end(producer).error is E.INVALID_PRODUCER_ID_MAPPING
@@ -145,23 +145,23 @@ def test_an_unknown_transactional_id_is_refused() -> None:
 
 
 def test_a_second_producer_fences_the_first_and_aborts_what_it_left() -> None:
-    house = House()
-    first = house.opened(T0)
-    house.owner.offsets(first)
-    assert house.owner.init().error is E.CONCURRENT_TRANSACTIONS
+    fixture = TransactionCoordinatorFixture()
+    first = fixture.opened(T0)
+    fixture.owner.offsets(first)
+    assert fixture.owner.init().error is E.CONCURRENT_TRANSACTIONS
     # the marker has an epoch between the two, so that each partition refuses the first producer from now on
-    assert [marker[:2] for _, marker in house.leaders.markers] == [(1000, 1)]
-    assert house.leaders.told() == [(T0, False)]
-    assert house.groups.calls == [("discard", "g", 1), ("discard", "g", 0)]
-    assert house.state() is S.COMPLETE_ABORT
-    assert house.owner.init().result == ProducerIdAndEpoch(1000, 2)
-    for outcome in (house.owner.add(first), house.owner.end(first), house.owner.offsets(first)):
+    assert [marker[:2] for _, marker in fixture.leaders.markers] == [(1000, 1)]
+    assert fixture.leaders.told() == [(T0, False)]
+    assert fixture.groups.calls == [("discard", "g", 1), ("discard", "g", 0)]
+    assert fixture.state() is S.COMPLETE_ABORT
+    assert fixture.owner.init().result == ProducerIdAndEpoch(1000, 2)
+    for outcome in (fixture.owner.add(first), fixture.owner.end(first), fixture.owner.offsets(first)):
         assert outcome.error is E.PRODUCER_FENCED
 
 
 def test_exhausted_epochs_give_a_new_producer_id() -> None:
-    house = House()
-    owner = house.owner
+    fixture = TransactionCoordinatorFixture()
+    owner = fixture.owner
     producer = owner.init().result
     partition = next(iter(owner.coordinator._state_manager))
     entry = partition.entries[TX]
@@ -171,13 +171,13 @@ def test_exhausted_epochs_give_a_new_producer_id() -> None:
 
 
 def test_two_producers_that_start_at_once_get_different_epochs() -> None:
-    house = House()
+    fixture = TransactionCoordinatorFixture()
     waiting: list[Future[int]] = []
-    house.producer_ids.held = waiting
-    outcomes = [house.owner.init(), house.owner.init()]
+    fixture.producer_ids.held = waiting
+    outcomes = [fixture.owner.init(), fixture.owner.init()]
     assert len(waiting) == 2 and not any(outcome.done for outcome in outcomes)
     for future in list(waiting):
-        house.producer_ids.give(future)
+        fixture.producer_ids.give(future)
     given = [outcome.result for outcome in outcomes]
     assert given == [ProducerIdAndEpoch(1000, 0), ProducerIdAndEpoch(1000, 1)]
 
@@ -192,9 +192,9 @@ def test_two_producers_that_start_at_once_get_different_epochs() -> None:
     ],
 )
 def test_timeouts_are_bounded(timeout_ms: int, enabled: bool, error: ErrorCode) -> None:
-    house = House()
-    house.config["transaction.two.phase.commit.enable"] = enabled
-    assert house.owner.init(timeout_ms=timeout_ms).error is error
+    fixture = TransactionCoordinatorFixture()
+    fixture.config["transaction.two.phase.commit.enable"] = enabled
+    assert fixture.owner.init(timeout_ms=timeout_ms).error is error
 
 
 # Markers that do not arrive at once
@@ -215,108 +215,108 @@ def test_timeouts_are_bounded(timeout_ms: int, enabled: bool, error: ErrorCode) 
     ids=str,
 )
 def test_markers_are_sent_until_they_are_acknowledged(failure: ErrorCode | Exception) -> None:
-    house = House()
-    producer = house.opened(T0, T1)
-    house.leaders.answers = [failure, E.NONE, failure, failure]
-    assert house.owner.end(producer).error is E.NONE
-    assert house.state() is S.PREPARE_COMMIT and house.stored().partitions == {T0, T1}
-    house.clock.advance(1)
-    assert house.state() is S.COMPLETE_COMMIT
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened(T0, T1)
+    fixture.leaders.answers = [failure, E.NONE, failure, failure]
+    assert fixture.owner.end(producer).error is E.NONE
+    assert fixture.state() is S.PREPARE_COMMIT and fixture.stored().partitions == {T0, T1}
+    fixture.clock.advance(1)
+    assert fixture.state() is S.COMPLETE_COMMIT
     # the partition that had acknowledged got no second marker
-    assert house.leaders.told().count((T1, True)) == 1
+    assert fixture.leaders.told().count((T1, True)) == 1
 
 
-def test_the_leader_is_looked_up_anew_for_each_attempt() -> None:
-    house = House()
-    producer = house.opened(T0)
-    house.lead(T0, -1)
-    house.owner.end(producer)
-    house.clock.advance(5)
-    assert not house.leaders.markers and house.state() is S.PREPARE_COMMIT
-    house.lead(T0, 2)
-    house.clock.advance(1)
-    assert [broker for broker, _ in house.leaders.markers] == [2] and house.state() is S.COMPLETE_COMMIT
+def test_each_attempt_looks_up_the_leader_again() -> None:
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened(T0)
+    fixture.lead(T0, -1)
+    fixture.owner.end(producer)
+    fixture.clock.advance(5)
+    assert not fixture.leaders.markers and fixture.state() is S.PREPARE_COMMIT
+    fixture.lead(T0, 2)
+    fixture.clock.advance(1)
+    assert [broker for broker, _ in fixture.leaders.markers] == [2] and fixture.state() is S.COMPLETE_COMMIT
 
 
 # trap: kafkalite/coordinator/transaction/transaction_completion.py: A topic that is too new for the metadata cache is
 # taken for deleted, and its marker dropped.
 def test_markers_of_deleted_topics_are_dropped_and_those_of_new_ones_are_not() -> None:
-    house = House()
-    producer = house.opened(T0)
-    house.metadata.remove_topics(["t"])
-    house.owner.end(producer)
-    house.clock.advance(1)
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened(T0)
+    fixture.metadata.remove_topics(["t"])
+    fixture.owner.end(producer)
+    fixture.clock.advance(1)
     # ZooKeeper has the topic, and the cache does not know it yet.
-    assert house.state() is S.PREPARE_COMMIT
-    run(house.admin.delete("/brokers/topics/t"))
-    house.clock.advance(1)
-    assert house.state() is S.COMPLETE_COMMIT and not house.leaders.markers
+    assert fixture.state() is S.PREPARE_COMMIT
+    run(fixture.admin.delete("/brokers/topics/t"))
+    fixture.clock.advance(1)
+    assert fixture.state() is S.COMPLETE_COMMIT and not fixture.leaders.markers
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_partition_that_a_newer_producer_has_used_needs_no_marker(commit: bool) -> None:
-    house = House()
-    producer = house.opened(T0)
-    house.leaders.answers = [E.INVALID_PRODUCER_EPOCH]
-    house.owner.end(producer, commit)
-    assert house.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened(T0)
+    fixture.leaders.answers = [E.INVALID_PRODUCER_EPOCH]
+    fixture.owner.end(producer, commit)
+    assert fixture.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
 
 
 def test_a_fenced_marker_makes_the_coordinator_drop_its_state_partition() -> None:
-    house = House()
-    producer = house.opened(T0)
-    house.leaders.answers = [E.TRANSACTION_COORDINATOR_FENCED]
-    house.owner.end(producer)
-    house.clock.advance(10)
-    assert house.state() is S.PREPARE_COMMIT and len(house.leaders.markers) == 1
-    assert list(house.owner.coordinator._state_manager) == []
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened(T0)
+    fixture.leaders.answers = [E.TRANSACTION_COORDINATOR_FENCED]
+    fixture.owner.end(producer)
+    fixture.clock.advance(10)
+    assert fixture.state() is S.PREPARE_COMMIT and len(fixture.leaders.markers) == 1
+    assert list(fixture.owner.coordinator._state_manager) == []
 
 
 # Ownership
 
 
 def test_a_broker_that_does_not_coordinate_the_id_answers_not_coordinator() -> None:
-    house = House()
+    fixture = TransactionCoordinatorFixture()
     producer = ProducerIdAndEpoch(1, 1)
-    other = house.other
+    other = fixture.other
     for outcome in (other.init(), other.add(producer), other.end(producer), other.offsets(producer)):
         assert outcome.error is E.NOT_COORDINATOR
-    assert run(other.coordinator.find(TX)) == house.owner.id
-    house.opened()
-    assert run(other.coordinator.find(TX)) == house.owner.id == run(house.owner.coordinator.find(TX))
+    assert run(other.coordinator.find(TX)) == fixture.owner.id
+    fixture.opened()
+    assert run(other.coordinator.find(TX)) == fixture.owner.id == run(fixture.owner.coordinator.find(TX))
     assert other.init().error is E.NOT_COORDINATOR
 
 
 def test_a_claim_stays_with_its_holder_when_placement_would_choose_another() -> None:
-    house = House(1)
-    producer = house.opened(T0)
-    holder = house.owner
+    fixture = TransactionCoordinatorFixture(1)
+    producer = fixture.opened(T0)
+    holder = fixture.owner
     # two more brokers start, and placement would choose another one
     for number in (2, 3, 4, 5):
-        house._live[number] = holder.house.metadata.brokers[1].__class__(number, ())
-    house.metadata.update_brokers(house._live)
+        fixture._live[number] = holder.fixture.metadata.brokers[1].__class__(number, ())
+    fixture.metadata.update_brokers(fixture._live)
     holder.coordinator.brokers_changed()
     assert holder.end(producer).error is E.NONE
     assert run(holder.coordinator.find(TX)) == holder.id
 
 
 def test_a_coordinator_that_stops_names_the_next_one() -> None:
-    house = House(2)
-    house.opened(T0)
-    stopped, next_one = house.owner, house.other
+    fixture = TransactionCoordinatorFixture(2)
+    fixture.opened(T0)
+    stopped, next_one = fixture.owner, fixture.other
     run(stopped.coordinator.stop())
     assert run(stopped.coordinator.find(TX)) == next_one.id
 
 
 def test_no_broker_is_named_while_no_broker_lives() -> None:
-    house = House()
-    house.metadata.update_brokers({})
-    assert run(house.nodes[1].coordinator.find(TX)) is None
+    fixture = TransactionCoordinatorFixture()
+    fixture.metadata.update_brokers({})
+    assert run(fixture.nodes[1].coordinator.find(TX)) is None
 
 
 def test_many_requests_wait_for_one_takeover() -> None:
-    house = House(latency=0.001)
-    owner = house.owner
+    fixture = TransactionCoordinatorFixture(latency=0.001)
+    owner = fixture.owner
     claims: list[str] = []
 
     def note(name: str, path: str) -> None:
@@ -326,36 +326,36 @@ def test_many_requests_wait_for_one_takeover() -> None:
     owner.client.before = note
     waiting = [Started(owner.coordinator.find(TX)), *(owner.end(ProducerIdAndEpoch(1, 1)) for _ in range(3))]
     assert not any(outcome.done for outcome in waiting)
-    assert Started(_listing(house)).error is E.NONE
-    house.clock.advance(0.005)
-    assert Started(_listing(house)).error is E.COORDINATOR_LOAD_IN_PROGRESS
-    house.clock.advance(1)
+    assert Started(_listing(fixture)).error is E.NONE
+    fixture.clock.advance(0.005)
+    assert Started(_listing(fixture)).error is E.COORDINATOR_LOAD_IN_PROGRESS
+    fixture.clock.advance(1)
     assert [outcome.error for outcome in waiting] == [E.NONE, *[E.INVALID_PRODUCER_ID_MAPPING] * 3]
     assert claims == [f"{BASE}/coordinator"]
 
 
-async def _listing(house: House) -> object:
-    return house.owner.coordinator.list()
+async def _listing(fixture: TransactionCoordinatorFixture) -> object:
+    return fixture.owner.coordinator.list()
 
 
 # Tools
 
 
 def test_describe() -> None:
-    house = House()
-    producer = house.opened(T0, T1)
-    found = run(house.owner.coordinator.describe(TX))
-    assert (found.state, found.partitions) == (S.ONGOING, {T0, T1})
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened(T0, T1)
+    found = run(fixture.owner.coordinator.describe(TX))
+    assert (found.state, found.partitions) == (S.ONGOING, frozenset({T0, T1}))
     assert (found.producer_id, found.producer_epoch) == producer
-    assert Started(house.other.coordinator.describe(TX)).error is E.NOT_COORDINATOR
+    assert Started(fixture.other.coordinator.describe(TX)).error is E.NOT_COORDINATOR
 
 
 def test_list_with_filters() -> None:
-    house = House(1)
-    coordinator = house.owner.coordinator
-    house.opened(T0)
+    fixture = TransactionCoordinatorFixture(1)
+    coordinator = fixture.owner.coordinator
+    fixture.opened(T0)
     idle = run(coordinator.init_producer_id("idle", 1000))
-    house.clock.advance(5)
+    fixture.clock.advance(5)
     run(coordinator.init_producer_id("late", 1000))
     late = run(coordinator.describe("late"))
     run(coordinator.add_partitions("late", ProducerIdAndEpoch(late.producer_id, 0), [T1]))
@@ -380,7 +380,7 @@ def test_list_with_filters() -> None:
 
 
 def test_verification_by_the_coordinator() -> None:
-    house = House()
-    producer = house.opened(T0)
-    verified = run(house.owner.coordinator.verify_partitions(TX, producer, [T0, T1]))
+    fixture = TransactionCoordinatorFixture()
+    producer = fixture.opened(T0)
+    verified = run(fixture.owner.coordinator.verify_partitions(TX, producer, [T0, T1]))
     assert verified == {T0: E.NONE, T1: E.TRANSACTION_ABORTABLE}

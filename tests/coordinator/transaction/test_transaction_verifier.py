@@ -14,8 +14,8 @@ from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
 from kafkalite.zk.zk_client import ConnectionLostError
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
-from tests.coordinator.house import run
-from tests.coordinator.transaction.house import T0, T1, TX
+from tests.coordinator.transaction.fixtures import T0, T1, TX
+from tests.support import run
 
 E = ErrorCode
 S = TransactionState
@@ -50,7 +50,7 @@ class Stored:
         self.seen = self.truth = metadata
 
 
-class House:
+class VerifierFixture:
     """A verifier."""
 
     def __init__(self) -> None:
@@ -63,18 +63,18 @@ class House:
 
 
 def test_a_partition_of_the_open_transaction_is_accepted() -> None:
-    house = House()
-    house.store.seen = made(S.ONGOING, T0, T1)
-    assert house.verify(T0, T1) == {T0: E.NONE, T1: E.NONE}
-    assert not house.store.made_sure
+    fixture = VerifierFixture()
+    fixture.store.seen = made(S.ONGOING, T0, T1)
+    assert fixture.verify(T0, T1) == {T0: E.NONE, T1: E.NONE}
+    assert not fixture.store.made_sure
 
 
 @pytest.mark.parametrize("seen", [None, made(S.EMPTY), made(S.COMPLETE_COMMIT), made(S.ONGOING, T1)])
 def test_a_refusal_is_read_again(seen: TransactionMetadata | None) -> None:
-    house = House()
-    house.store.seen, house.store.truth = seen, made(S.ONGOING, T0)
-    assert house.verify() == {T0: E.NONE}
-    assert house.store.made_sure == 1
+    fixture = VerifierFixture()
+    fixture.store.seen, fixture.store.truth = seen, made(S.ONGOING, T0)
+    assert fixture.verify() == {T0: E.NONE}
+    assert fixture.store.made_sure == 1
 
 
 @pytest.mark.parametrize(
@@ -89,47 +89,47 @@ def test_a_refusal_is_read_again(seen: TransactionMetadata | None) -> None:
     ],
 )
 def test_errors_of_the_verification(truth: TransactionMetadata | None, error: ErrorCode) -> None:
-    house = House()
-    house.store.both(truth)
-    assert house.verify() == {T0: error}
+    fixture = VerifierFixture()
+    fixture.store.both(truth)
+    assert fixture.verify() == {T0: error}
 
 
 # trap: kafkalite/coordinator/transaction/transaction_verifier.py: A late batch opens a transaction that has ended and
 # that no producer will end, and a lagging ZooKeeper server agrees.
 def test_an_outdated_read_does_not_accept_a_late_batch() -> None:
-    house = House()
-    house.store.seen = made(S.ONGOING, T0)
-    assert house.verify() == {T0: E.NONE}
+    fixture = VerifierFixture()
+    fixture.store.seen = made(S.ONGOING, T0)
+    assert fixture.verify() == {T0: E.NONE}
     # The transaction ends and its marker is written here, and the server does not have the end yet.
-    house.store.truth = made(S.PREPARE_COMMIT, T0)
-    assert house.verify(ended=[T0]) == {T0: E.CONCURRENT_TRANSACTIONS}
+    fixture.store.truth = made(S.PREPARE_COMMIT, T0)
+    assert fixture.verify(ended=[T0]) == {T0: E.CONCURRENT_TRANSACTIONS}
     # A leader that has not verified the transaction, but finds its end in the log, reads again, too.
-    house = House()
-    house.store.seen, house.store.truth = made(S.ONGOING, T0), made(S.COMPLETE_ABORT)
-    assert house.verify(ended=[T0]) == {T0: E.TRANSACTION_ABORTABLE}
+    fixture = VerifierFixture()
+    fixture.store.seen, fixture.store.truth = made(S.ONGOING, T0), made(S.COMPLETE_ABORT)
+    assert fixture.verify(ended=[T0]) == {T0: E.TRANSACTION_ABORTABLE}
 
 
 def test_the_next_transaction_is_known_by_its_beginning() -> None:
-    house = House()
-    house.store.both(made(S.ONGOING, T0, start_ms=1))
-    assert house.verify() == {T0: E.NONE}
-    house.store.seen = made(S.ONGOING, T0, start_ms=2)
-    assert house.verify(ended=[T0]) == {T0: E.NONE}
-    assert not house.store.made_sure
+    fixture = VerifierFixture()
+    fixture.store.both(made(S.ONGOING, T0, start_ms=1))
+    assert fixture.verify() == {T0: E.NONE}
+    fixture.store.seen = made(S.ONGOING, T0, start_ms=2)
+    assert fixture.verify(ended=[T0]) == {T0: E.NONE}
+    assert not fixture.store.made_sure
 
 
 @pytest.mark.parametrize("failure", [ConnectionLostError("/transactions"), MalformedZnodeError("bad")])
 def test_verification_without_zookeeper_fails_with_a_retriable_error(failure: Exception) -> None:
-    house = House()
-    house.store.failure = failure
-    assert house.verify(T0, T1) == dict.fromkeys((T0, T1), E.COORDINATOR_NOT_AVAILABLE)
+    fixture = VerifierFixture()
+    fixture.store.failure = failure
+    assert fixture.verify(T0, T1) == dict.fromkeys((T0, T1), E.COORDINATOR_NOT_AVAILABLE)
 
 
 def test_the_memory_of_seen_transactions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_verifier, "_REMEMBERED", 3)
-    house = House()
+    fixture = VerifierFixture()
     partitions = [TopicPartition("t", number) for number in range(5)]
-    house.store.both(made(S.ONGOING, *partitions))
-    house.verify(*partitions)
-    house.verify(partitions[4])
-    assert [tp for tp, _ in house.verifier._seen] == [*partitions[2:4], partitions[4]]
+    fixture.store.both(made(S.ONGOING, *partitions))
+    fixture.verify(*partitions)
+    fixture.verify(partitions[4])
+    assert [tp for tp, _ in fixture.verifier._seen] == [*partitions[2:4], partitions[4]]

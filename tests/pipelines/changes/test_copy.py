@@ -1,4 +1,4 @@
-"""What a micro-batch amounts to; the rest is tried with a real PostgreSQL, in ``integration/pipelines``."""
+"""The changes of a micro-batch; ``integration/pipelines`` tests the rest with a real PostgreSQL."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_transactions_and_a_table_that_changes() -> None:
     ]
 
 
-def test_what_is_not_of_the_protocol() -> None:
+def test_bytes_that_are_not_of_the_protocol_are_refused() -> None:
     with pytest.raises(ChangeError, match="kind b'S'"):
         list(transactions([b"S" + bytes(12)]))
 

@@ -25,7 +25,8 @@ def told(changes: list[RowChange | Truncate], in_topic: set[bytes]) -> list[tupl
 
 
 def test_a_table_that_is_emptied() -> None:
-    """What was in the topic goes, and what came before in the same micro-batch; what went already does not again."""
+    """All rows of the topic and the earlier rows of the same micro-batch are deleted; deleted rows are not deleted
+    again."""
     changes: list[RowChange | Truncate] = [come(3), come(4), go(4), go(1), EMPTIED, come(5), EMPTIED, EMPTIED, come(1)]
     assert told(changes, {b'{"id":1}', b'{"id":2}'}) == [
         *((b"3", True), (b"4", True), (b"4", False), (b"1", False)),

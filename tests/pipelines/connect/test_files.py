@@ -24,9 +24,9 @@ def test_lines() -> None:
 
 def test_lines_of_any_shape() -> None:
     """Against Python's own splitting; every line with the position of its first byte."""
-    chance = random.Random(3)
+    rng = random.Random(3)
     for _ in range(200):
-        data = bytes(chance.choice(b"ab\r\n") for _ in range(chance.randrange(1, 40))) + b"\n"
+        data = bytes(rng.choice(b"ab\r\n") for _ in range(rng.randrange(1, 40))) + b"\n"
         expected, position = [], 0
         for line in data[:-1].split(b"\n"):
             expected.append((line.removesuffix(b"\r"), position))

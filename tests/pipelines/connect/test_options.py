@@ -49,7 +49,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("table", "message"), BAD)
-def test_what_is_wrong(table: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(table: dict[str, Any], message: str) -> None:
     with pytest.raises(PipelineError) as caught:
         parse_source(Options(table, TOPIC), "p.toml")
     assert str(caught.value).startswith(f"p.toml {message}")

@@ -14,7 +14,7 @@ from kafkalite.pipelines.connect.joined_lines import JoinedLines
 
 
 class Tail:
-    """What a query does with a folder of logs, one micro-batch at a time."""
+    """A query over a folder of logs, one micro-batch at a time."""
 
     def __init__(self, folder: Path, pattern: str = "*.log", *, joined: JoinedLines | None = None) -> None:
         self.folder = folder
@@ -22,7 +22,7 @@ class Tail:
         self.known: Entries = {}
 
     def plan(self, most: int | None = None) -> Entries:
-        """How far the next micro-batch would go."""
+        """The end offset of the next micro-batch."""
         return self.files.ends(self.known, most)
 
     def read(self, most: int | None = None, plan: Entries | None = None) -> str:
@@ -40,7 +40,7 @@ class Tail:
             file.write(text)
 
     def copy_and_truncate(self, copy: str = "a.log.1", name: str = "a.log") -> None:
-        """As logrotate does it."""
+        """Rotate the log like logrotate."""
         shutil.copy(self.folder / name, self.folder / copy)
         with (self.folder / name).open("r+") as file:
             file.truncate()
@@ -52,7 +52,7 @@ PATTERNS = pytest.mark.parametrize("pattern", ["*.log", "*.log*"])
 # trap: kafkalite/pipelines/connect/growing.py: A copy of a truncated file is not a new file, and holds the lines that
 # the truncation removed.
 @PATTERNS
-def test_what_a_cut_file_lost_is_read_from_its_copy(tmp_path: Path, pattern: str) -> None:
+def test_lost_lines_of_a_truncated_file_are_read_from_its_copy(tmp_path: Path, pattern: str) -> None:
     tail = Tail(tmp_path, pattern)
     tail.write("1\n2\n")
     assert tail.read() == "1\n2\n"
@@ -119,7 +119,7 @@ def test_a_file_that_is_cut_between_planning_and_reading(tmp_path: Path) -> None
     assert tail.read(plan=plan) == "one\ntwo\nthree\n"
 
 
-def test_a_cut_without_a_copy_is_told(tmp_path: Path) -> None:
+def test_a_truncation_without_a_copy_is_reported(tmp_path: Path) -> None:
     tail = Tail(tmp_path)
     tail.write("one\n")
     plan = tail.plan()
@@ -128,7 +128,7 @@ def test_a_cut_without_a_copy_is_told(tmp_path: Path) -> None:
         tail.read(plan=plan)
 
 
-def test_a_renamed_file_goes_on_beside_its_successor(tmp_path: Path) -> None:
+def test_a_renamed_file_is_read_beside_its_successor(tmp_path: Path) -> None:
     tail = Tail(tmp_path)
     tail.write("1\n")
     tail.read()

@@ -33,7 +33,7 @@ def test_a_process_that_lives() -> None:
     assert sample.counters["cpu_seconds"] > 0
 
 
-def test_a_process_that_dies_is_told_of_once_more() -> None:
+def test_a_process_that_dies_is_reported_a_last_time() -> None:
     child = os.fork()
     if child == 0:
         os.read(os.pipe()[0], 1)

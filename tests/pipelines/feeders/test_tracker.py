@@ -1,4 +1,4 @@
-"""What the tracker takes for an event, and what it refuses."""
+"""The tracker accepts events and refuses other input."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_events(event: dict[str, Any]) -> None:
         ({**VIEW, "page": "x" * 9000}, "at most 8192 bytes"),
     ],
 )
-def test_what_is_refused(body: bytes | dict[str, Any], why: str) -> None:
+def test_invalid_events_are_refused(body: bytes | dict[str, Any], why: str) -> None:
     with pytest.raises(BadEventError) as caught:
         check_event(body if isinstance(body, bytes) else json.dumps(body).encode(), NOW)
     assert why in str(caught.value)

@@ -17,7 +17,7 @@ GONE = None
 
 
 def tell(rule: AlertRule, samples: list[tuple[float, float | None]]) -> Told:
-    """What ``rule`` tells of samples (time, value): time, state, since, value."""
+    """The alerts of ``rule`` for samples (time, value): time, state, since, value."""
     watch: Watch | None = None
     told: list[Alert] = []
     for time, value in samples:
@@ -56,7 +56,7 @@ def test_a_gauge(samples: list[tuple[float, float | None]], told: Told) -> None:
         ([(1, 100), (3, 101), (4, 2), (5, 3), (6, 3)], [(3, "raised", 3, 0.5), (6, "resolved", 3, 0)]),
     ],
 )
-def test_the_rate_of_a_counter_that_may_begin_anew(samples: list[tuple[float, float | None]], told: Told) -> None:
+def test_the_rate_of_a_counter_that_may_restart(samples: list[tuple[float, float | None]], told: Told) -> None:
     assert tell(RATE, samples) == told
 
 

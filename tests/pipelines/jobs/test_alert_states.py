@@ -43,7 +43,7 @@ class State:
 
 
 def told(state: Any, *frames: list[Sample], process: str = "db") -> list[tuple[str, str, float, float | None]]:
-    """What one micro-batch tells: rule, state, time, value."""
+    """The alerts of one micro-batch: rule, state, time, value."""
     given = [
         pandas.DataFrame([{"at": at, "metrics": json.dumps({"m": value})} for at, value in frame]) for frame in frames
     ]

@@ -96,7 +96,7 @@ def test_a_record_in_the_standard_format() -> None:
         (b"~~", "/.hidden", f"{socket.gethostname()}/.hidden"),
     ],
 )
-def test_whose_record_it_is(line: bytes, path: str, key: str) -> None:
+def test_a_record_names_its_host_and_process(line: bytes, path: str, key: str) -> None:
     options = Options("*.log", origin="/(?P<host>web[^/]+)/(?P<process>[^.]+)")  # type: ignore[arg-type]
     assert made(options, (line, path, 0))[0][0] == key
 

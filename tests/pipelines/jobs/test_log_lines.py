@@ -101,7 +101,7 @@ def test_no_line_that_is_parsed_goes_on_with_another(text: str, line: LogLine) -
         "",
     ],
 )
-def test_lines_of_stack_traces_go_on(line: str) -> None:
+def test_lines_of_stack_traces_continue_a_record(line: str) -> None:
     assert re.match(CONTINUATION, line)
     assert LineParser(ALL).parse(line, READ_AT).level == UNKNOWN
 
@@ -145,7 +145,7 @@ def test_patterns_of_ones_own(name: str, text: str, line: LogLine) -> None:
         (datetime(2027, 6, 1, tzinfo=UTC), "Feb 29 00:00:00 h p: x", 2024),
     ],
 )
-def test_a_year_that_is_not_said(read_at: datetime, text: str, year: int) -> None:
+def test_a_missing_year_is_guessed(read_at: datetime, text: str, year: int) -> None:
     found = LineParser(["syslog"]).parse(text, read_at).timestamp
     assert found is not None
     assert found.year == year
@@ -169,6 +169,6 @@ def test_times_without_an_offset_are_in_the_zone() -> None:
         (["python"], "Mars/Base", "there is no time zone 'Mars/Base'"),
     ],
 )
-def test_what_cannot_be_read_is_said(formats: list[str], zone: str, said: str) -> None:
+def test_invalid_formats_and_zones_are_refused(formats: list[str], zone: str, said: str) -> None:
     with pytest.raises(LogFormatError, match=re.escape(said)):
         LineParser(formats, zone)

@@ -42,7 +42,7 @@ def test_the_docs_and_the_example_say_the_defaults(job: str) -> None:
         ("activity", {"malformed": "ignore"}, "'malformed' must be one of fail, skip, not 'ignore'"),
     ],
 )
-def test_what_is_refused(job: str, table: dict[str, Any], why: str) -> None:
+def test_invalid_options_are_refused(job: str, table: dict[str, Any], why: str) -> None:
     with pytest.raises(PipelineError) as caught:
         parse_table(JOBS[job], table, "here")
     assert why in str(caught.value)

@@ -47,7 +47,7 @@ class StandIn:
         return decode_response(key, version, body)
 
     def ask(self, key: int, fields: dict[str, Any], newest: int = 0x7FFF) -> Any:
-        assert not self.pending, "an answer that somebody else waits for"
+        assert not self.pending, "another caller waits for an answer"
         version = self.version(key, newest)
         self.post(key, version, encode_request(key, version, request_class(key)(version=version, **fields)))
         return self.decode(key, version, self.receive())

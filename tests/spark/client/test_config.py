@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalite.common.token_endpoint import ClientCredentials
 from kafkalite.spark.client.config import ClientConfig, ClientConfigError, SaslConfig
 
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required\n username="us\\"er" password=\'p;=w\';'
@@ -46,6 +47,42 @@ def test_sasl() -> None:
     assert found.tls
 
 
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required"
+
+
+@pytest.mark.parametrize(
+    ("jaas", "more", "expected"),
+    [
+        (
+            f'{KERBEROS} useKeyTab=true keyTab="/k" principal="alice@R";',
+            {"sasl_kerberos_service_name": "kafka"},
+            SaslConfig("GSSAPI", service="kafka", keytab="/k", principal="alice@R"),
+        ),
+        (f'{KERBEROS} useTicketCache=true serviceName="kafka";', {}, SaslConfig("GSSAPI", service="kafka")),
+    ],
+)
+def test_kerberos(jaas: str, more: dict[str, str], expected: SaslConfig) -> None:
+    assert config(security_protocol="SASL_SSL", sasl_jaas_config=jaas, **more).sasl == expected
+
+
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+
+
+def test_tokens_of_a_token_endpoint() -> None:
+    asked = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+    url = {"sasl_oauthbearer_token_endpoint_url": "https://idp/token"}
+    jaas = f'{OAUTH} clientId="a" clientSecret="planted" scope="s";'
+    found = config(**asked, **url, sasl_jaas_config=jaas).sasl
+    assert found == SaslConfig("OAUTHBEARER", tokens=ClientCredentials("https://idp/token", "a", "planted", "s"))
+    assert "planted" not in repr(found)
+    file = {"sasl_oauthbearer_token_endpoint_url": "file:/token"}
+    of_file = config(**asked, **file, sasl_jaas_config=f"{OAUTH};").sasl
+    assert of_file == SaslConfig("OAUTHBEARER", tokens=ClientCredentials("file:/token"))
+    for more, module in ((url, f'{OAUTH} clientId="a";'), ({}, jaas)):
+        with pytest.raises(ClientConfigError, match="OAUTHBEARER needs kafka"):
+            config(**asked, **more, sasl_jaas_config=module)
+
+
 def test_sasl_settings_without_sasl_are_not_looked_at() -> None:
     assert config(sasl_mechanism="GSSAPI").sasl is None
 
@@ -68,7 +105,7 @@ def test_ssl() -> None:
         ({"isolation_level": "none"}, "Invalid value none for kafka.isolation.level"),
         ({"fetch_max_wait_ms": "soon"}, "Invalid value soon for kafka.fetch.max.wait.ms: not a number"),
         ({"fetch_max_bytes": "0"}, "kafka.fetch.max.bytes: it must be at least 1"),
-        ({"security_protocol": "SASL_SSL"}, "Invalid value GSSAPI for kafka.sasl.mechanism: this client knows PLAIN"),
+        ({"security_protocol": "SASL_SSL"}, "kafka.sasl.jaas.config is missing or malformed"),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"},
             "sasl.jaas.config is missing or malformed",

@@ -98,7 +98,7 @@ def test_the_next_request_is_on_its_way_while_the_caller_works() -> None:
     assert not broker.closed
 
 
-def test_who_stops_early_leaves_no_answer_behind() -> None:
+def test_a_reader_that_stops_early_leaves_no_answer_behind() -> None:
     broker = Broker(lambda offset: answer(batch(offset, 10)))
     reading = fetch_range(OneBroker(broker), PARTITION, 0, 100, 1000)
     next(reading)
@@ -185,7 +185,7 @@ class Listing(ClusterConnections):
         return Connection()
 
     def forget(self, partitions: Any = ()) -> None:
-        """Nothing is remembered."""
+        """Does nothing, because nothing is cached."""
 
 
 class Found:

@@ -26,7 +26,7 @@ from tests.spark.client.stand_ins import CONFIG
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 LOST = BrokerUnreachableError("the connection was lost")
 Outcome = ErrorCode | Exception | None
-"""What a broker does with a request once, instead of taking it; an exception: it has taken it, the answer is lost."""
+"""One answer of a broker that refuses a request; an exception: it executes the request, and the answer is lost."""
 
 
 @dataclass
@@ -112,9 +112,6 @@ class LedCluster(ClusterConnections):
             self.known.pop(partition, None)
 
 
-MakeSender = Callable[..., BatchSender]
-
-
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers({T0: 1, T1: 2, U0: 1})
@@ -148,7 +145,7 @@ def test_batches_arrive_in_order_with_their_sequences(brokers: Brokers) -> None:
     assert {request.acks for _, request in brokers.requests} == {-1}
 
 
-def test_sequences_begin_anew_after_the_last(brokers: Brokers) -> None:
+def test_sequences_wrap_around_after_the_last(brokers: Brokers) -> None:
     sender = sender_of(brokers)
     for count in ((1 << 31) - 3, 10, 1):
         sender.send(T0, count, sealed())
@@ -192,7 +189,7 @@ def test_a_request_holds_what_it_may(brokers: Brokers) -> None:
         LOST,
     ],
 )
-def test_what_passes_is_tried_again_with_the_same_bytes(brokers: Brokers, trouble: Outcome) -> None:
+def test_passing_errors_are_retried_with_the_same_bytes(brokers: Brokers, trouble: Outcome) -> None:
     brokers.troubles[1] = [trouble, trouble]
     sender = sender_of(brokers)
     for _ in range(3):
@@ -244,7 +241,7 @@ def test_patience_ends(brokers: Brokers, leader: int) -> None:
         sender.flush()
 
 
-def test_who_is_too_fast_waits(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_that_is_too_fast_waits(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce, "QUEUED_BYTES", 50)
     sender = sender_of(brokers)
     for _ in range(6):

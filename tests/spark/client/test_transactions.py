@@ -8,8 +8,8 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import response_class
 from kafkalite.spark.client.errors import KafkaClientError
 from kafkalite.spark.client.transactions import (
     NO_TIMEOUT,
@@ -61,7 +61,7 @@ def test_a_producer_without_a_transactional_id() -> None:
 
 
 def test_the_longest_timeout_that_the_broker_allows() -> None:
-    configs = response_class(ApiKey.DESCRIBE_CONFIGS).DescribeConfigsResult
+    configs = messages.DescribeConfigsResponse.DescribeConfigsResult
     config = configs.DescribeConfigsResourceResult(
         version=3,
         name="transaction.max.timeout.ms",
@@ -122,7 +122,7 @@ def test_ends_of_many_and_refusals() -> None:
     ]
 
 
-def test_a_coordinator_that_moved_or_died_is_looked_for() -> None:
+def test_the_client_looks_up_a_coordinator_that_moved_or_died() -> None:
     script = Script(error(ErrorCode.NOT_COORDINATOR), LOST, FINE, FINE)
     cluster = cluster_of(script)
     producer = InitializedProducer("x", 1, 0)
@@ -130,8 +130,8 @@ def test_a_coordinator_that_moved_or_died_is_looked_for() -> None:
     assert cluster.looked_up == ["x", "x", "x"]
 
 
-def test_answers_that_nobody_waits_for_close_their_connections() -> None:
-    """Else they would be taken for the answers to what is asked next."""
+def test_a_connection_with_an_unread_answer_is_closed() -> None:
+    """The client would otherwise take that answer for the answer to its next request."""
     script = Script(FINE, LOST, *[FINE] * 7)
     cluster = cluster_of(script, x=1, y=2, z=2)
     first = cluster.stand_ins[2]
@@ -142,7 +142,7 @@ def test_answers_that_nobody_waits_for_close_their_connections() -> None:
 
 
 def test_describing() -> None:
-    state = response_class(ApiKey.DESCRIBE_TRANSACTIONS).TransactionState
+    state = messages.DescribeTransactionsResponse.TransactionState
 
     def answer(request: Any) -> Answer:
         known = {"x": ("Ongoing", 0), "y": ("", int(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))}
@@ -169,7 +169,7 @@ def test_describing() -> None:
 
 
 def test_open_transactions_of_all_brokers() -> None:
-    state = response_class(ApiKey.LIST_TRANSACTIONS).TransactionState
+    state = messages.ListTransactionsResponse.TransactionState
 
     def answer(*names: str, code: int = 0) -> Answer:
         listed = [state(transactional_id=name, producer_id=1, transaction_state="Ongoing") for name in names]
@@ -182,7 +182,7 @@ def test_open_transactions_of_all_brokers() -> None:
 
 
 def test_partitions_that_are_not_added() -> None:
-    topic = response_class(ApiKey.ADD_PARTITIONS_TO_TXN).AddPartitionsToTxnTopicResult
+    topic = messages.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
     kind = topic.AddPartitionsToTxnPartitionResult
 
     def answer(*codes: ErrorCode) -> Answer:
@@ -203,7 +203,7 @@ def test_partitions_that_are_not_added() -> None:
 
 
 def test_offsets_are_committed_in_a_transaction() -> None:
-    topic = response_class(ApiKey.TXN_OFFSET_COMMIT).TxnOffsetCommitResponseTopic
+    topic = messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
     kind = topic.TxnOffsetCommitResponsePartition
 
     def answer(code: ErrorCode) -> Answer:
@@ -232,7 +232,7 @@ def test_offsets_are_committed_in_a_transaction() -> None:
 
 
 def test_offsets_that_may_still_change_are_waited_for() -> None:
-    topic = response_class(ApiKey.OFFSET_FETCH).OffsetFetchResponseTopic
+    topic = messages.OffsetFetchResponse.OffsetFetchResponseTopic
     kind = topic.OffsetFetchResponsePartition
 
     def answer(offset: int, code: ErrorCode = ErrorCode.NONE) -> Answer:

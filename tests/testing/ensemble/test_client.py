@@ -25,7 +25,8 @@ from kafkalite.zk.zk_client import (
     SetData,
     WatchEvent,
 )
-from tests.testing.ensemble.harness import PENDING, SESSION, TICK, Fixture, Outcome
+from tests.support import PENDING, Started
+from tests.testing.ensemble.fixtures import SESSION, TICK, EnsembleFixture
 
 SUSPENDED, CONNECTED, EXPIRED = SessionState.SUSPENDED, SessionState.CONNECTED, SessionState.EXPIRED
 
@@ -59,7 +60,7 @@ class PausableClock:
 
 
 def test_a_lost_connection_fails_requests_then_says_suspended_then_loses_the_watches() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     client = fixture.connect().client
     order: list[object] = []
     client.add_listener(order.append)
@@ -71,7 +72,7 @@ def test_a_lost_connection_fails_requests_then_says_suspended_then_loses_the_wat
 
 
 def test_a_client_that_keeps_sending_notices_that_no_answer_comes() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect()
     fixture.ensemble.cut(noted.client)
     for _ in range(10):
@@ -80,8 +81,8 @@ def test_a_client_that_keeps_sending_notices_that_no_answer_comes() -> None:
     assert noted.states == [CONNECTED, SUSPENDED]
 
 
-def test_a_watch_is_told_before_the_answers_that_follow_it() -> None:
-    fixture = Fixture()
+def test_a_watch_event_comes_before_later_answers() -> None:
+    fixture = EnsembleFixture()
     client, other = fixture.connect(only=0).client, fixture.connect(only=0).client
     order: list[object] = []
     fixture.run(client.exists("/a", order.append))
@@ -94,8 +95,8 @@ def test_a_watch_is_told_before_the_answers_that_follow_it() -> None:
     assert order == sorted(order, key=("old", WatchEvent(EventType.CREATED, "/a"), "new").index)
 
 
-def test_a_paused_client_loses_its_session_and_learns_of_it_when_it_goes_on() -> None:
-    fixture = Fixture()
+def test_a_paused_client_learns_after_the_pause_that_its_session_expired() -> None:
+    fixture = EnsembleFixture()
     node = PausableClock(fixture.clock)
     client = fixture.ensemble.client(node, session_timeout_ms=round(SESSION * 1000))
     states: list[SessionState] = []
@@ -107,7 +108,7 @@ def test_a_paused_client_loses_its_session_and_learns_of_it_when_it_goes_on() ->
     fixture.clock.advance(SESSION + 2 * TICK)
     assert fixture.ensemble.paths() == ["/"] and states == [CONNECTED]
     node.resume()
-    late = Outcome(client.create("/late", session=session))
+    late = Started(client.create("/late", session=session))
     fixture.clock.advance(2.0)
     assert isinstance(late.value, ConnectionLostError | SessionExpiredError)
     assert states == [CONNECTED, SUSPENDED, EXPIRED, CONNECTED] and client.session != session
@@ -115,7 +116,7 @@ def test_a_paused_client_loses_its_session_and_learns_of_it_when_it_goes_on() ->
 
 
 def test_a_client_whose_reactor_hangs_keeps_its_session_by_the_pings_of_the_other_thread() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     node = PausableClock(fixture.clock)
     timeout_ms = round(SESSION * 1000)
     client = fixture.ensemble.client(node, session_timeout_ms=timeout_ms, io_clock=fixture.clock)
@@ -132,7 +133,7 @@ def test_a_client_whose_reactor_hangs_keeps_its_session_by_the_pings_of_the_othe
 
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_killed_client_leaves_its_session_to_the_timeout_or_to_the_guardian(silent: bool) -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect()
     fixture.run(noted.client.create("/e", ephemeral=True))
     fixture.run(noted.client.exists("/a", noted.events.append))
@@ -153,7 +154,7 @@ def test_a_killed_client_leaves_its_session_to_the_timeout_or_to_the_guardian(si
 
 
 def test_closing_ends_the_session_at_once() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect()
     fixture.run(noted.client.create("/e", ephemeral=True))
     assert fixture.run(noted.client.close()) is None
@@ -162,7 +163,7 @@ def test_closing_ends_the_session_at_once() -> None:
 
 
 def test_a_client_that_reaches_no_server_fails_to_start() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     client = fixture.ensemble.client(connection_timeout_ms=3000)
     fixture.ensemble.cut(client)
     assert isinstance(fixture.run(client.start(), 4.0), StartupError)
@@ -173,10 +174,10 @@ def test_a_client_that_reaches_no_server_fails_to_start() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_reset_connection_is_made_again_and_requests_on_their_way_took_effect_or_not(seed: int) -> None:
-    fixture = Fixture(seed)
+    fixture = EnsembleFixture(seed)
     noted = fixture.connect()
     session = noted.client.session
-    work = Outcome(noted.client.create("/a"))
+    work = Started(noted.client.create("/a"))
     fixture.ensemble.drop_connection(noted.client)
     fixture.clock.advance(2.0)
     assert isinstance(work.value, ConnectionLostError)
@@ -188,7 +189,7 @@ def test_a_reset_connection_is_made_again_and_requests_on_their_way_took_effect_
 def test_requests_in_flight_at_a_reset_take_effect_in_some_histories_and_not_in_others() -> None:
     outcomes = set()
     for seed in range(20):
-        fixture = Fixture(seed)
+        fixture = EnsembleFixture(seed)
         noted = fixture.connect()
         noted.client.create("/a").addErrback(lambda _: None)
         fixture.ensemble.drop_connection(noted.client)
@@ -198,10 +199,10 @@ def test_requests_in_flight_at_a_reset_take_effect_in_some_histories_and_not_in_
 
 
 def test_a_delayed_client_waits_so_much_longer_both_ways() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect()
     fixture.ensemble.delay(noted.client, 0.3)
-    work = Outcome(noted.client.create("/a"))
+    work = Started(noted.client.create("/a"))
     fixture.clock.advance(0.29)
     assert fixture.ensemble.paths() == ["/"]
     fixture.clock.advance(0.2)
@@ -215,7 +216,7 @@ def test_a_session_timeout_is_negotiated() -> None:
         clock = ManualClock()
         ensemble = Ensemble(clock, random.Random(1), timing=Timing(tick=TICK))
         client = ensemble.client(session_timeout_ms=asked)
-        Outcome(client.start())
+        Started(client.start())
         clock.advance(2.0)
         assert client.session_timeout_ms == granted * TICK * 1000
 

@@ -9,13 +9,14 @@ import pytest
 from kafkalite.testing.ensemble import TransactionKind
 from kafkalite.testing.ensemble.wire import JUTE_MAX_BUFFER, WriteRequest, frame_size
 from kafkalite.zk.zk_client import Check, ConnectionLostError, Create, SessionState, SetData
-from tests.testing.ensemble.harness import PENDING, SESSION, TICK, Fixture, Outcome
+from tests.support import PENDING, Started
+from tests.testing.ensemble.fixtures import SESSION, TICK, EnsembleFixture
 
 SUSPENDED, CONNECTED, EXPIRED = SessionState.SUSPENDED, SessionState.CONNECTED, SessionState.EXPIRED
 
 
 def test_a_client_of_a_lagging_follower_reads_old_data_until_the_commit_arrives() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     reader = fixture.connect(only=fixture.follower()).client
     writer = fixture.connect(only=fixture.leader()).client
     fixture.run(writer.create("/a", b"old"))
@@ -28,10 +29,10 @@ def test_a_client_of_a_lagging_follower_reads_old_data_until_the_commit_arrives(
 
 
 def test_a_write_through_a_lagging_follower_is_answered_when_the_follower_has_it_and_reads_wait_for_it() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     client = fixture.connect(only=fixture.follower()).client
     fixture.ensemble.lag(fixture.follower(), 1.0)
-    write, read = Outcome(client.create("/a", b"1")), Outcome(client.get("/a"))
+    write, read = Started(client.create("/a", b"1")), Started(client.get("/a"))
     fixture.clock.advance(0.5)
     assert fixture.ensemble.data("/a") == b"1"
     assert (write.value, read.value) == (PENDING, PENDING)
@@ -40,7 +41,7 @@ def test_a_write_through_a_lagging_follower_is_answered_when_the_follower_has_it
 
 
 def test_a_client_does_not_attach_to_a_server_that_has_seen_less_than_the_client() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect(only=fixture.leader())
     follower = fixture.follower()
     fixture.ensemble.lag(follower, math.inf)
@@ -58,7 +59,7 @@ def test_a_client_does_not_attach_to_a_server_that_has_seen_less_than_the_client
 
 
 def test_a_client_that_is_cut_off_is_expired_at_a_tick_and_learns_of_it_when_it_is_back() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted, other = fixture.connect(), fixture.connect()
     fixture.run(noted.client.create("/e", ephemeral=True))
     fixture.run(other.client.exists("/e", other.events.append))
@@ -79,7 +80,7 @@ def test_a_client_that_is_cut_off_is_expired_at_a_tick_and_learns_of_it_when_it_
 
 
 def test_an_idle_client_keeps_its_session_by_its_pings() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect(only=fixture.follower())
     fixture.clock.advance(100.0)
     assert noted.states == [CONNECTED]
@@ -87,19 +88,19 @@ def test_an_idle_client_keeps_its_session_by_its_pings() -> None:
 
 
 def test_a_swallowed_answer_leaves_a_write_that_took_effect() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect()
     fixture.ensemble.cut(noted.client, requests=False)
-    work = Outcome(noted.client.create("/a"))
+    work = Started(noted.client.create("/a"))
     fixture.clock.advance(SESSION)
     assert "/a" in fixture.ensemble.paths() and isinstance(work.value, ConnectionLostError)
 
 
 def test_a_held_request_takes_no_effect_once_the_session_went_on_over_another_server() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect(only=1)
     fixture.ensemble.cut(noted.client, servers=[1])
-    work = Outcome(noted.client.create("/late"))
+    work = Started(noted.client.create("/late"))
     fixture.until(lambda: noted.client.state is SUSPENDED, SESSION)
     assert isinstance(work.value, ConnectionLostError)
     fixture.ensemble.heal(noted.client, servers=[2])
@@ -111,10 +112,10 @@ def test_a_held_request_takes_no_effect_once_the_session_went_on_over_another_se
 
 
 def test_a_held_request_takes_effect_where_it_arrives_before_the_session_goes_on() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect(only=1)
     fixture.ensemble.cut(noted.client)
-    work = Outcome(noted.client.create("/late"))
+    work = Started(noted.client.create("/late"))
     fixture.until(lambda: noted.client.state is SUSPENDED, SESSION)
     assert isinstance(work.value, ConnectionLostError) and "/late" not in fixture.ensemble.paths()
     fixture.ensemble.heal(noted.client)
@@ -123,18 +124,18 @@ def test_a_held_request_takes_effect_where_it_arrives_before_the_session_goes_on
 
 
 def test_a_held_request_of_an_expired_session_takes_no_effect() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect()
     fixture.ensemble.cut(noted.client)
-    Outcome(noted.client.create("/late"))
+    Started(noted.client.create("/late"))
     fixture.clock.advance(3 * SESSION)
     fixture.ensemble.heal(noted.client)
     fixture.clock.advance(2.0)
     assert "/late" not in fixture.ensemble.paths() and EXPIRED in noted.states
 
 
-def test_a_server_dies_and_its_clients_go_on_elsewhere_with_their_sessions() -> None:
-    fixture = Fixture()
+def test_clients_of_a_dead_server_keep_their_sessions_on_another() -> None:
+    fixture = EnsembleFixture()
     number = fixture.follower()
     noted = fixture.connect(only=number)
     fixture.ensemble.heal(noted.client)
@@ -152,7 +153,7 @@ def test_a_server_dies_and_its_clients_go_on_elsewhere_with_their_sessions() -> 
 
 
 def test_no_write_while_there_is_no_leader_and_all_sessions_outlive_the_election() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = [fixture.connect() for _ in range(3)]
     sessions = [each.client.session for each in noted]
     first = fixture.leader()
@@ -170,10 +171,10 @@ def test_no_write_while_there_is_no_leader_and_all_sessions_outlive_the_election
 def test_a_multi_in_flight_at_the_loss_of_the_leader_is_kept_or_lost_as_a_whole(kept: bool) -> None:
     outcomes: dict[bool, int] = {}
     for seed in range(40):
-        fixture = Fixture(seed)
+        fixture = EnsembleFixture(seed)
         client = fixture.connect().client
         fixture.run(client.create("/a", b"0"))
-        work = Outcome(client.multi([Check("/a", 0), SetData("/a", b"1"), Create("/b"), Create("/c")]))
+        work = Started(client.multi([Check("/a", 0), SetData("/a", b"1"), Create("/b"), Create("/c")]))
         while not fixture.ensemble._proposals:
             fixture.clock.advance(0.0001)
         fixture.ensemble.depose()
@@ -183,18 +184,18 @@ def test_a_multi_in_flight_at_the_loss_of_the_leader_is_kept_or_lost_as_a_whole(
         assert found in [(b"1", ["/", "/a", "/b", "/c"]), (b"0", ["/", "/a"])]
         assert fixture.run(client.get("/a"))[0] == found[0]
         outcomes[found[0] == b"1"] = seed
-    assert kept in outcomes, "chance never chose it"
+    assert kept in outcomes, "no seed chose it"
 
 
 def test_a_leader_that_is_cut_off_from_the_others_answers_reads_from_what_it_has_and_loses_its_writes() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     old = fixture.leader()
     stale, other = fixture.connect(only=old), fixture.connect()
     fixture.run(stale.client.create("/a", b"old"))
     fixture.reach(other.client, fixture.follower())
     fixture.clock.advance(SESSION)
     fixture.ensemble.isolate(old)
-    work = Outcome(stale.client.set("/a", b"lost"))
+    work = Started(stale.client.set("/a", b"lost"))
     fixture.until(lambda: fixture.ensemble.servers[old] is not fixture.ensemble.leader, 20.0)
     assert fixture.run(stale.client.get("/a"))[0] == b"old"
     fixture.until(lambda: other.client.state is CONNECTED, 10.0)
@@ -208,11 +209,11 @@ def test_a_leader_that_is_cut_off_from_the_others_answers_reads_from_what_it_has
     assert trees[0] == trees[1] == trees[2]
 
 
-def test_a_frozen_ensemble_answers_nothing_and_goes_on() -> None:
-    fixture = Fixture()
+def test_a_frozen_ensemble_does_not_answer_and_continues_after_the_thaw() -> None:
+    fixture = EnsembleFixture()
     noted = fixture.connect()
     fixture.ensemble.freeze()
-    work = Outcome(noted.client.create("/a"))
+    work = Started(noted.client.create("/a"))
     fixture.clock.advance(1.0)
     assert work.value == PENDING and noted.states == [CONNECTED]
     fixture.ensemble.thaw()
@@ -227,11 +228,11 @@ def test_a_frozen_ensemble_answers_nothing_and_goes_on() -> None:
 
 
 def test_without_a_majority_nothing_is_committed() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     noted = fixture.connect(only=fixture.leader())
     for number in [s.number for s in fixture.ensemble.servers if s is not fixture.ensemble.leader]:
         fixture.ensemble.kill(number)
-    work = Outcome(noted.client.create("/a"))
+    work = Started(noted.client.create("/a"))
     fixture.clock.advance(5.0)
     assert isinstance(work.value, ConnectionLostError) and noted.client.state is SUSPENDED
     fixture.ensemble.restart(
@@ -242,14 +243,14 @@ def test_without_a_majority_nothing_is_committed() -> None:
 
 
 def test_an_oversized_request_costs_the_connection_and_what_is_outstanding(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixture = Fixture(servers=1)
+    fixture = EnsembleFixture(servers=1)
     noted = fixture.connect()
     refused = fixture.run(noted.client.create("/a", b"x" * 1_000_000))
     assert "1000000 bytes, more than 1000000 that ZooKeeper takes" in str(refused)
     monkeypatch.setattr("kafkalite.testing.ensemble.client.MAX_PACKET", 1 << 30)
     fits = JUTE_MAX_BUFFER - frame_size(WriteRequest((Create("/b"),), multi=False))
     assert fixture.run(noted.client.create("/b", b"x" * fits))[0] == "/b"
-    large, behind = Outcome(noted.client.create("/c", b"x" * (fits + 1))), Outcome(noted.client.create("/d"))
+    large, behind = Started(noted.client.create("/c", b"x" * (fits + 1))), Started(noted.client.create("/d"))
     fixture.clock.advance(1.0)
     assert isinstance(large.value, ConnectionLostError) and isinstance(behind.value, ConnectionLostError)
     assert fixture.ensemble.paths() == ["/", "/b"]
@@ -257,7 +258,7 @@ def test_an_oversized_request_costs_the_connection_and_what_is_outstanding(monke
 
 
 def test_the_committed_transactions_are_reported_with_paths_data_and_versions() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     client = fixture.connect().client
     fixture.run(client.create("/q"))
     fixture.run(client.multi([Create("/q/n-", b"1", sequence=True), SetData("/q", b"2"), Check("/q", 1)]))
@@ -276,7 +277,7 @@ def test_the_committed_transactions_are_reported_with_paths_data_and_versions() 
 
 def test_one_seed_gives_one_history() -> None:
     def history(seed: int) -> list[object]:
-        fixture = Fixture(seed)
+        fixture = EnsembleFixture(seed)
         notes: list[object] = []
         clients = [fixture.connect() for _ in range(3)]
 
@@ -301,12 +302,12 @@ def test_one_seed_gives_one_history() -> None:
 def test_a_frozen_leader_is_replaced_once_the_others_have_given_it_up_and_decides_nothing_afterwards(
     others_elect: bool,
 ) -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     old = fixture.leader()
     noted = fixture.connect(only=fixture.follower())
     fixture.ensemble.freeze([old])
     # it has reached the leader's machine before anyone gave the leader up
-    work = Outcome(noted.client.create("/a"))
+    work = Started(noted.client.create("/a"))
     fixture.clock.advance(20.0 if others_elect else 1.0)
     assert (fixture.leader() != old) is others_elect
     fixture.ensemble.thaw([old])
@@ -317,7 +318,7 @@ def test_a_frozen_leader_is_replaced_once_the_others_have_given_it_up_and_decide
 
 
 def test_a_follower_that_was_cut_off_during_an_election_drops_its_clients_when_it_is_back() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     number = fixture.follower()
     noted = fixture.connect(only=number)
     fixture.ensemble.isolate(number)
@@ -330,7 +331,7 @@ def test_a_follower_that_was_cut_off_during_an_election_drops_its_clients_when_i
 
 
 def test_a_forwarded_request_that_reaches_the_leader_after_the_end_of_its_session_takes_no_effect() -> None:
-    fixture = Fixture()
+    fixture = EnsembleFixture()
     number = fixture.follower()
     noted = fixture.connect(only=number)
     fixture.ensemble.isolate(number)
@@ -344,7 +345,7 @@ def test_a_forwarded_request_that_reaches_the_leader_after_the_end_of_its_sessio
 
 
 def test_a_held_request_takes_no_effect_once_the_session_went_on_over_another_connection_to_the_same_server() -> None:
-    fixture = Fixture(servers=1)
+    fixture = EnsembleFixture(servers=1)
     noted = fixture.connect()
     former = noted.client._connection
     assert former is not None

@@ -59,7 +59,7 @@ class Partition:
     epoch: int = 0
     open: dict[str, int] = field(default_factory=dict)
     hidden: set[RecordId] = field(default_factory=set)
-    """Of transactions that were not committed."""
+    """Records of transactions that were not committed."""
 
     def append(self, record: RecordId | None) -> int:
         offset = len(self.log)
@@ -67,7 +67,7 @@ class Partition:
         return offset
 
     def end(self, isolation: Isolation) -> int:
-        """How far a reader may come."""
+        """The end offset for a reader."""
         return (
             min(self.open.values(), default=len(self.log)) if isolation is Isolation.READ_COMMITTED else len(self.log)
         )
@@ -78,7 +78,7 @@ class Partition:
 
 
 class Model:
-    """Runs by chance, step by step, and notes the events."""
+    """Makes random steps, and records the events."""
 
     def __init__(self, seed: int) -> None:
         self.events: list[Event] = []
@@ -110,7 +110,7 @@ class Model:
             self.events.append(Started(producer, ProducerKind.IDEMPOTENT))
 
     def run(self, steps: int) -> list[Event]:
-        """So many steps, then everything is read and shown."""
+        """Run ``steps`` steps, then read all records and add the replicas to the history."""
         actions: list[Callable[[], None]] = [
             *[self._send] * 8,
             *[self._transaction] * 2,
@@ -238,7 +238,7 @@ class Model:
             self._later.append(OffsetCommitted(GROUP, partition.name, end, generation))
 
     def _rebalance(self) -> None:
-        """The next generation: each partition has one owner, by chance."""
+        """The next generation: each partition has one random owner."""
         self._generation += 1
         owners: dict[str, list[str]] = {"member": [], "other": []}
         for partition in self._partitions:
@@ -289,7 +289,7 @@ class Model:
             self.events.append(Aborted("pipe", number))
 
     def _compact(self, log: list[LogEntry]) -> list[LogEntry]:
-        """What compaction leaves: of each key the last record, a tombstone perhaps not even that."""
+        """The records after compaction: the last one of each key, except some tombstones."""
         end = self._chance.randrange(len(log) + 1)
         kept: list[LogEntry] = []
         for index, entry in enumerate(log):

@@ -9,8 +9,9 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.network.client import BrokerConnection, ConnectionLost
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import decode_response, encode_request, request_class
+from kafkalite.protocol.codec import decode_response, encode_request
 from kafkalite.protocol.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest, encode_fetch_request
 from kafkalite.protocol.fetch_response import decode_fetch_response
 from kafkalite.protocol.produce import ProduceRequest, decode_produce_response, encode_produce
@@ -49,7 +50,7 @@ class Workload:
 
     async def create_topic(self, node: ClientNode) -> None:
         """Returns once a controller has made it."""
-        make = request_class(ApiKey.CREATE_TOPICS)
+        make = messages.CreateTopicsRequest
         configs = [make.CreatableTopic.CreatableTopicConfig(name=key, value=text) for key, text in self.configs.items()]
         topic = make.CreatableTopic(name=TOPIC, num_partitions=self.partitions, replication_factor=3, configs=configs)
         request = make(topics=[topic], timeout_ms=3000, validate_only=False)
@@ -136,7 +137,7 @@ class Workload:
 
 
 async def ask(node: ClientNode, link: BrokerConnection, key: ApiKey, version: int, request: Any) -> Any:
-    """One request on a connection of its own; ``None`` where the connection was lost."""
+    """Send one request on a new connection; ``None`` if the connection was lost."""
     try:
         await link.connect(1.0)
         return decode_response(key, version, await link.send(key, version, encode_request(key, version, request), 5.0))
@@ -154,8 +155,8 @@ async def sleep(node: ClientNode, seconds: float) -> None:
     await future
 
 
-class Outcome:
-    """What is left of a history."""
+class SliceResult:
+    """The results of a history."""
 
     def __init__(self, world: World, workload: Workload, breaches: list[Breach]) -> None:
         self.digest = world.digest()
@@ -166,8 +167,8 @@ class Outcome:
         self.lines = [str(line) for line in world.lines]
 
 
-def run_slice(seed: int, disturb: Callable[[SimCluster, Workload], None] | None = None) -> Outcome:
-    """One history: by default the leader of the first partition is killed and comes back."""
+def run_slice(seed: int, disturb: Callable[[SimCluster, Workload], None] | None = None) -> SliceResult:
+    """Run one history; by default the leader of the first partition is killed and restarted."""
     with World(seed) as world, SimCluster(world) as cluster:
         workload = Workload(cluster)
         cluster.start_all()
@@ -186,7 +187,7 @@ def run_slice(seed: int, disturb: Callable[[SimCluster, Workload], None] | None 
         reader = cluster.client_node("reader")
         reader.spawn(lambda: workload.read(reader, "reader"), "reading")
         assert world.run_until(lambda: workload.done == 3, world.now + 10.0)
-        return Outcome(world, workload, check(workload.events))
+        return SliceResult(world, workload, check(workload.events))
 
 
 def kill_leader(cluster: SimCluster, workload: Workload) -> None:

@@ -44,7 +44,7 @@ class Replica:
     state: LeaderAndIsr = field(default_factory=lambda: state(3))
 
 
-class Machine:
+class FakeBroker:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.zk = SimpleNamespace(session=0x11)
@@ -62,9 +62,9 @@ class Machine:
         self.metadata.version += 1
 
 
-class Setting:
+class BeliefsFixture:
     def __init__(self, folder: Path) -> None:
-        self.machines = {number: Machine(folder / str(number)) for number in (1, 2)}
+        self.machines = {number: FakeBroker(folder / str(number)) for number in (1, 2)}
         self.epochs = {1: 100, 2: 100}
         self.power_losses: dict[int, int] = {}
         self.told: list[str] = []
@@ -78,8 +78,8 @@ class Setting:
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> Setting:
-    return Setting(tmp_path)
+def setting(tmp_path: Path) -> BeliefsFixture:
+    return BeliefsFixture(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def setting(tmp_path: Path) -> Setting:
     ],
     ids=["leader epoch", "version", "same", "newer", "another topic of the name"],
 )
-def test_metadata_that_go_back_are_seen(setting: Setting, later: LeaderAndIsr, goes_back: bool) -> None:
+def test_metadata_that_go_back_are_reported(setting: BeliefsFixture, later: LeaderAndIsr, goes_back: bool) -> None:
     for known in (state(5, 2), later):
         setting.machines[1].believe(known)
         setting.beliefs.committed([])
@@ -101,7 +101,7 @@ def test_metadata_that_go_back_are_seen(setting: Setting, later: LeaderAndIsr, g
     assert len(setting.told) == goes_back
 
 
-def test_a_broker_that_starts_again_may_begin_with_older_metadata(setting: Setting) -> None:
+def test_a_broker_that_starts_again_may_begin_with_older_metadata(setting: BeliefsFixture) -> None:
     machine = setting.machines[1]
     machine.believe(state(5))
     setting.beliefs.committed([])
@@ -116,8 +116,8 @@ def test_a_broker_that_starts_again_may_begin_with_older_metadata(setting: Setti
     [(3, 100, False), (3, 101, True), (4, 101, False), (3, None, False)],
     ids=["same registration", "same leader epoch", "new leader epoch", "not registered"],
 )
-def test_a_leader_that_registered_anew_needs_a_new_leader_epoch(
-    setting: Setting, leader_epoch: int, broker_epoch: int | None, broken: bool
+def test_a_leader_that_registered_again_needs_a_new_leader_epoch(
+    setting: BeliefsFixture, leader_epoch: int, broker_epoch: int | None, broken: bool
 ) -> None:
     replica = setting.machines[1].partitions[TP] = Replica(Role.LEADER, 3)
     setting.machines[2].partitions[TP] = Replica(Role.FOLLOWER, 3)
@@ -132,7 +132,7 @@ def test_a_leader_that_registered_anew_needs_a_new_leader_epoch(
     assert setting.told == ([expected] if broken else [])
 
 
-def test_two_leaders_in_one_leader_epoch_are_seen(setting: Setting) -> None:
+def test_two_leaders_in_one_leader_epoch_are_seen(setting: BeliefsFixture) -> None:
     for machine in setting.machines.values():
         machine.partitions[TP] = Replica(Role.LEADER, 3)
     setting.beliefs.committed([STATE])
@@ -140,7 +140,7 @@ def test_two_leaders_in_one_leader_epoch_are_seen(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("lost_power", [False, True])
-def test_a_topic_that_goes_before_its_logs_is_seen(setting: Setting, lost_power: bool) -> None:
+def test_a_topic_that_is_deleted_before_its_logs_is_reported(setting: BeliefsFixture, lost_power: bool) -> None:
     (setting.machines[2].folder / "logs" / "t-0").mkdir(parents=True)
     if lost_power:
         setting.power_losses[2] = 1
@@ -149,7 +149,7 @@ def test_a_topic_that_goes_before_its_logs_is_seen(setting: Setting, lost_power:
     assert setting.told == ([] if lost_power else ["topic t was deleted, and broker 2 still has t-0"])
 
 
-def test_a_topic_that_goes_after_its_logs_passes(setting: Setting) -> None:
+def test_a_topic_that_is_deleted_after_its_logs_is_not_reported(setting: BeliefsFixture) -> None:
     (setting.machines[2].folder / "logs" / "t-0.0000-delete").mkdir(parents=True)
     setting.beliefs.committed([MADE])
     setting.beliefs.committed([GONE])

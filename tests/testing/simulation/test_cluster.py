@@ -1,4 +1,4 @@
-"""What a simulated machine's fate means to the broker on it, to its session and to its files."""
+"""Effects of kills, pauses and power losses on a simulated broker, its session and its files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_when_the_others_learn_of_it(
 
 
 @pytest.mark.parametrize("fate", [SimBroker.pause, SimBroker.hang], ids=["paused", "hung"])
-def test_a_broker_that_is_back_after_its_session_registers_anew(
+def test_a_broker_that_is_back_after_its_session_registers_again(
     cluster: SimCluster, fate: Callable[[SimBroker], object]
 ) -> None:
     broker = cluster.brokers[2]
@@ -94,6 +94,16 @@ def test_a_broker_that_ended_can_be_started_again(cluster: SimCluster) -> None:
     assert cluster.world.failures == []
 
 
+def test_a_broker_that_is_stopped_while_it_starts_is_killed(cluster: SimCluster) -> None:
+    broker = cluster.brokers[1]
+    broker.kill()
+    broker.start()
+    assert broker.status is BrokerStatus.STARTING
+    broker.stop()
+    assert not broker.is_alive
+    assert cluster.world.failures == []
+
+
 def test_a_broker_that_cannot_start_ends_and_says_why(cluster: SimCluster) -> None:
     cluster.kill(3)
     cluster.start(3, {"log.dirs": "broker-2/logs"})
@@ -116,7 +126,7 @@ class NotingDisk(SimDisk):
         self.fates.append("power")
 
 
-def test_the_disk_hears_of_its_machine_s_fate() -> None:
+def test_the_disk_gets_its_machines_kills_and_power_losses() -> None:
     with World(1) as world, SimCluster(world, 1, {"min.insync.replicas": "1"}, make_disk=NotingDisk) as cluster:
         cluster.start_all()
         NotingDisk.fates.clear()
@@ -149,7 +159,7 @@ def test_a_compacted_topic_is_compacted(cluster: SimCluster) -> None:
     assert cluster.world.failures == []
 
 
-def test_what_a_broker_believes_can_be_looked_at(cluster: SimCluster) -> None:
+def test_the_state_of_a_broker_can_be_read(cluster: SimCluster) -> None:
     services = cluster.brokers[1].services
     assert services is not None
     assert isinstance(services.metadata, MetadataCache)

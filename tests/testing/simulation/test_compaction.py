@@ -1,4 +1,4 @@
-"""What a round of compaction left out, or changed, is told at once."""
+"""A record that a compaction has removed or changed wrongly is reported at once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kafkalite.testing.simulation.compaction import (
     checked_compactions,
     round_faults,
 )
-from tests.log.cleaner_support import clean
-from tests.log.support import LogHouse, batch, fill
+from tests.log.cleaner_fixtures import clean
+from tests.log.fixtures import LogFixture, batch, fill
 
 NOT_ABORTED: tuple[AbortedTxn, ...] = ()
 ABORTED = (AbortedTxn(7, 2, 4, 2),)
@@ -53,7 +53,7 @@ def faults(
     ],
     ids=["superseded", "superseded later", "its time is over", "aborted", "without a key"],
 )
-def test_what_may_go(
+def test_allowed_removals_are_not_reported(
     old: tuple[CompactedRecord, ...],
     new: tuple[CompactedRecord, ...],
     later: tuple[CompactedRecord, ...],
@@ -75,7 +75,7 @@ def test_what_may_go(
     ],
     ids=["last value", "tombstone", "tombstone too soon", "aborted took its place", "uncommitted", "changed", "added"],
 )
-def test_what_may_not_go(
+def test_wrong_removals_are_reported(
     old: tuple[CompactedRecord, ...],
     new: tuple[CompactedRecord, ...],
     aborted: tuple[AbortedTxn, ...],
@@ -95,8 +95,8 @@ def test_the_last_batch_of_a_producer_stays() -> None:
 
 
 def test_a_start_finds_what_a_round_kept(tmp_path: Path) -> None:
-    house = LogHouse(str(tmp_path), cleanup_policy=("compact",))
-    log = house.create()
+    fixture = LogFixture(str(tmp_path), cleanup_policy=("compact",))
+    log = fixture.create()
     fill(log, [batch(3), batch(1)])
     log.roll()
     fill(log, [batch(1)])
@@ -119,8 +119,8 @@ def test_a_start_finds_what_a_round_kept(tmp_path: Path) -> None:
 
 
 def test_a_start_does_not_take_a_later_segment_for_the_first(tmp_path: Path) -> None:
-    house = LogHouse(str(tmp_path), cleanup_policy=("compact",))
-    log = house.create()
+    fixture = LogFixture(str(tmp_path), cleanup_policy=("compact",))
+    log = fixture.create()
     fill(log, [batch(2)])
     log.roll()
     fill(log, [batch(1)])
@@ -131,7 +131,7 @@ def test_a_start_does_not_take_a_later_segment_for_the_first(tmp_path: Path) -> 
     compactions.begun(log, 0)
     compactions.swap(log, first.size, [0], lambda: None)
     first.mark_deleted()
-    loaded = house.load()
+    loaded = fixture.load()
     compactions.loaded(loaded)
     assert told == [
         f"{log.dir}: the log begins at 2 after a start, it began at 0",

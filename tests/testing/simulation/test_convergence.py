@@ -1,4 +1,4 @@
-"""What counts as a difference between the brokers and ZooKeeper."""
+"""Differences between the brokers and ZooKeeper."""
 
 from __future__ import annotations
 

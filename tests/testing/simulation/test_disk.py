@@ -12,14 +12,13 @@ import pytest
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import FilePool, FileSystem
-from kafkalite.log.log import Log
+from kafkalite.log.log import Log, LogServices
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_loader import LogLoader
-from kafkalite.log.services import LogServices
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.simulation.disk import DiskMount, SimDisk
 from kafkalite.testing.simulation.loaded_log import check_loaded_log
-from tests.log.support import NOW, LazyOwner, batch, marker
+from tests.log.fixtures import NOW, PRODUCER_EXPIRATION_MS, LazyOwner, batch, marker
 
 TP = TopicPartition("t", 0)
 
@@ -32,7 +31,7 @@ def disk(tmp_path: Path) -> SimDisk:
 
 
 def outcomes(prepare: Callable[[DiskMount, str], object], tmp_path: Path, look: Callable[[str], object]) -> set[object]:
-    """What ``look`` finds after ``prepare`` and lost power, over many chances."""
+    """The results of ``look`` after ``prepare`` and a power loss, with many seeds."""
     found = set()
     for seed in range(80):
         path = f"{tmp_path}/{seed}"
@@ -68,7 +67,7 @@ def test_a_kill_keeps_everything(disk: SimDisk, tmp_path: Path) -> None:
     assert content(path + ".b") == b"onetwo" and content(path) is None
 
 
-def test_what_a_dead_process_still_calls_has_no_effect(disk: SimDisk, tmp_path: Path) -> None:
+def test_calls_of_a_dead_process_have_no_effect(disk: SimDisk, tmp_path: Path) -> None:
     fs = disk.mount()
     path = f"{tmp_path}/d/a"
     fd = written(fs, path, b"one")
@@ -221,7 +220,7 @@ def test_a_broken_disk(disk: SimDisk, tmp_path: Path, kind: str) -> None:
     work[kind]()
 
 
-def test_what_a_failed_fsync_did_not_write_is_never_written(tmp_path: Path) -> None:
+def test_data_of_a_failed_fsync_are_never_written(tmp_path: Path) -> None:
     def prepare(fs: DiskMount, path: str) -> None:
         fd = written(fs, f"{path}/a", b"first")
         fs.fsync(fd)
@@ -288,7 +287,7 @@ def test_one_seed_is_one_outcome(tmp_path: Path) -> None:
 class CheckpointOwner(LazyOwner):
     """Lowers the checkpoints of its machine before a truncation."""
 
-    def __init__(self, fs: FileSystem, machine: Machine) -> None:
+    def __init__(self, fs: FileSystem, machine: LogOnDisk) -> None:
         super().__init__(fs)
         self._machine = machine
 
@@ -297,7 +296,7 @@ class CheckpointOwner(LazyOwner):
         self._machine.start = min(self._machine.start, end)
 
 
-class Machine:
+class LogOnDisk:
     """A disk with one log, and the model of what must be in it.
 
     ``records`` are its batches by base offset, ``former`` what they were before each truncation that is not known to be
@@ -325,7 +324,7 @@ class Machine:
         self._opened()
 
     def _loader(self) -> LogLoader:
-        self.services = LogServices(self.fs, self.clock, FilePool(8), random.Random(1))
+        self.services = LogServices(self.fs, self.clock, PRODUCER_EXPIRATION_MS, FilePool(8), random.Random(1))
         return LogLoader(TP, self.folder, self.path, self.config, self.services, CheckpointOwner(self.fs, self))
 
     def _opened(self) -> None:
@@ -424,7 +423,7 @@ class Machine:
 @pytest.mark.parametrize("seed", range(60))
 def test_a_log_outlives_kills_and_lost_power(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    machine = Machine(f"{tmp_path}/data", rng)
+    machine = LogOnDisk(f"{tmp_path}/data", rng)
     steps: list[str] = []
     actions = ["append"] * 8 + ["flush"] * 2 + ["cut", "elect", "kill", "lose_power", "lose_power", "stop"]
     for _ in range(60):

@@ -21,7 +21,7 @@ TOGETHER = 5
 
 
 @pytest.mark.parametrize("first", range(1, HISTORIES + 1, TOGETHER))
-def test_nothing_is_violated(first: int) -> None:
+def test_histories_have_no_violations(first: int) -> None:
     """A failure names the seed; ``python -m kafkalite.testing.simulation --seed N --trace`` tells its story."""
     outcomes = [run_alone(draw_plan(seed)) for seed in range(first, first + TOGETHER)]
     assert {outcome.seed: outcome.violations for outcome in outcomes if outcome.violations} == {}

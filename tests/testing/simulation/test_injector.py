@@ -10,13 +10,13 @@ import pytest
 
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.checkpoints import RECOVERY_POINT, encode_offsets
 from kafkalite.log.log import Log
+from kafkalite.log.log_dir_files import RECOVERY_POINT, encode_offsets
 from kafkalite.record.batch import check_crc, iter_headers
 from kafkalite.testing.simulation.cluster import BrokerStatus, SimCluster
 from kafkalite.testing.simulation.injector import FaultInjector
 from kafkalite.testing.simulation.world import World
-from tests.log.support import NOW, batch
+from tests.log.fixtures import NOW, batch
 from tests.testing.simulation.slice import TOPIC, Workload
 
 TP = TopicPartition(TOPIC, 0)
@@ -37,7 +37,7 @@ def cluster() -> Iterator[SimCluster]:
         yield made
 
 
-def test_a_process_that_is_not_there_keeps_nothing(cluster: SimCluster) -> None:
+def test_a_dead_process_keeps_no_records(cluster: SimCluster) -> None:
     inject = FaultInjector(cluster)
     inject.kill(2)
     inject.kill(3)
@@ -91,7 +91,7 @@ def test_no_disk_fails_while_another_machine_misses_records(cluster: SimCluster)
     assert inject.count == before
 
 
-def test_flipped_bit_is_in_a_synced_batch_and_is_mended(cluster: SimCluster) -> None:
+def test_a_flipped_bit_is_in_a_synced_batch_and_is_repaired(cluster: SimCluster) -> None:
     inject = FaultInjector(cluster)
     partition = cluster.brokers[1].last_partition(TP)
     assert partition is not None and isinstance(partition.log, Log)

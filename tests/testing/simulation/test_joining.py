@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
+from kafkalite.replication.broker_topic_stats import BrokerTopicMetrics
 from kafkalite.replication.partition import Partition
 from kafkalite.testing.simulation.cluster import SimCluster
 from kafkalite.testing.simulation.joining import checked_joining
@@ -47,7 +48,7 @@ def test_a_follower_that_joins(fetched: int, has: int, known_epoch: int, told: s
     cluster, topology = SimpleNamespace(brokers=brokers), SimpleNamespace(registration=_registration)
     found: list[str] = []
     with checked_joining(cast("SimCluster", cluster), cast("Topology", topology), found.append):
-        partition = Partition(STATE, 1, cast("Any", Log()), lambda _: True)
+        partition = Partition(STATE, 1, cast("Any", Log()), lambda _: True, BrokerTopicMetrics())
         partition.make_leader(STATE, 0.0)
         partition.followers[2].log_end_offset = fetched
         partition.set_isr(partition.isr.expand(2))

@@ -1,4 +1,4 @@
-"""Who has to hold what was acknowledged: the leader and every member of the ISR, unless its machine lost power."""
+"""The leader and every member of the ISR must have the acknowledged records, unless its machine lost power."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Replica:
 
 
 @dataclass
-class Machine:
+class FakeBroker:
     replica: Replica
     is_alive: bool = True
 
@@ -44,14 +44,14 @@ class Machine:
 
 
 @dataclass
-class Machines:
+class FakeBrokers:
     """Broker 1 leads, 2 and 3 follow; all have what was acknowledged."""
 
-    brokers: dict[int, Machine] = field(
+    brokers: dict[int, FakeBroker] = field(
         default_factory=lambda: {
-            1: Machine(Replica(12, Role.LEADER)),
-            2: Machine(Replica(10)),
-            3: Machine(Replica(10)),
+            1: FakeBroker(Replica(12, Role.LEADER)),
+            2: FakeBroker(Replica(10)),
+            3: FakeBroker(Replica(10)),
         }
     )
 
@@ -64,9 +64,9 @@ def state(isr: tuple[int, ...], leader: int = 1, leader_epoch: int = 3) -> dict[
 STATES = state((1, 2, 3))
 
 
-class Setting:
+class KeepersFixture:
     def __init__(self) -> None:
-        self.machines = Machines()
+        self.machines = FakeBrokers()
         self.losses: dict[int, int] = {}
         self.told: list[str] = []
         self.keepers = Keepers(cast("SimCluster", self.machines), self.losses, self.told.append)
@@ -74,7 +74,7 @@ class Setting:
 
 
 def test_all_have_it() -> None:
-    setting = Setting()
+    setting = KeepersFixture()
     setting.keepers.acked(ACKED)
     assert setting.told == []
 
@@ -87,8 +87,8 @@ def test_all_have_it() -> None:
         (1, (1, 2, 3), "the leader 1"),
     ],
 )
-def test_one_does_not_have_it(broker: int, isr: tuple[int, ...], told: str) -> None:
-    setting = Setting()
+def test_a_member_without_an_acknowledged_record_is_reported(broker: int, isr: tuple[int, ...], told: str) -> None:
+    setting = KeepersFixture()
     setting.keepers.states_changed(state(isr))
     setting.machines.brokers[broker].replica.log_end_offset = 9
     setting.keepers.acked(ACKED)
@@ -96,8 +96,8 @@ def test_one_does_not_have_it(broker: int, isr: tuple[int, ...], told: str) -> N
     assert setting.told == ([expected] if told else [])
 
 
-def test_who_joins_without_it_is_told_of() -> None:
-    setting = Setting()
+def test_a_member_that_joins_without_an_acknowledged_record_is_reported() -> None:
+    setting = KeepersFixture()
     setting.keepers.states_changed(state((1, 2)))
     setting.machines.brokers[3].replica.log_end_offset = 4
     setting.keepers.acked(ACKED)
@@ -107,7 +107,7 @@ def test_who_joins_without_it_is_told_of() -> None:
 
 
 def test_a_process_that_is_down_is_looked_at_when_it_is_back() -> None:
-    setting = Setting()
+    setting = KeepersFixture()
     machine = setting.machines.brokers[2]
     machine.replica.log_end_offset = 0
     machine.is_alive = False
@@ -118,8 +118,8 @@ def test_a_process_that_is_down_is_looked_at_when_it_is_back() -> None:
     assert len(setting.told) == 1
 
 
-def test_who_lost_power_is_excused_until_it_has_left_the_isr() -> None:
-    setting = Setting()
+def test_a_member_that_lost_power_is_exempt_until_it_has_left_the_isr() -> None:
+    setting = KeepersFixture()
     setting.losses[2] = 1
     setting.machines.brokers[2].replica.log_end_offset = 3
     setting.keepers.acked(ACKED)
@@ -131,8 +131,8 @@ def test_who_lost_power_is_excused_until_it_has_left_the_isr() -> None:
 
 @pytest.mark.parametrize(("life", "told"), [(7, 0), (8, 1)])
 def test_member_that_joins_as_the_life_before_the_loss_is_excused(life: int, told: int) -> None:
-    """A fetch of the former life was under way when the power went."""
-    setting = Setting()
+    """A fetch of the former process was outstanding at the power loss."""
+    setting = KeepersFixture()
 
     def isr(members: tuple[int, ...], life: int) -> dict[TopicPartition, LeaderAndIsr]:
         return {TP: state(members)[TP].with_(unclean_start_epochs=tuple((n, life) for n in members))}
@@ -146,8 +146,8 @@ def test_member_that_joins_as_the_life_before_the_loss_is_excused(life: int, tol
     assert len(setting.told) == told
 
 
-def test_who_lost_power_may_not_lead() -> None:
-    setting = Setting()
+def test_a_member_that_lost_power_must_not_lead() -> None:
+    setting = KeepersFixture()
     setting.keepers.acked(ACKED)
     setting.losses[2] = 1
     setting.machines.brokers[2].replica = Replica(3, Role.LEADER, 4)
@@ -157,7 +157,7 @@ def test_who_lost_power_may_not_lead() -> None:
 
 @pytest.mark.parametrize(("isr", "is_told"), [((1, 2, 3), True), ((1, 3), False)])
 def test_a_high_watermark_above_the_end_of_a_member(isr: tuple[int, ...], is_told: bool) -> None:
-    setting = Setting()
+    setting = KeepersFixture()
     setting.machines.brokers[1].replica.high_watermark = 11
     setting.machines.brokers[3].replica.log_end_offset = 11
     setting.keepers.states_changed(state(isr))

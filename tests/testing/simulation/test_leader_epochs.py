@@ -1,4 +1,4 @@
-"""A replica that takes over a state of an earlier leader epoch is told of; a topic made anew begins anew."""
+"""A replica that applies a state of an earlier leader epoch is reported, except for a recreated topic."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
+from kafkalite.replication.broker_topic_stats import BrokerTopicMetrics
 from kafkalite.replication.partition import Partition
 from kafkalite.testing.simulation.leader_epochs import checked_leader_epochs
 
@@ -31,7 +32,7 @@ def state(leader_epoch: int, topic_id: uuid.UUID = TOPIC) -> LeaderAndIsr:
     ],
 )
 @pytest.mark.parametrize("leads", [False, True])
-def test_a_state_that_goes_back(later: LeaderAndIsr, is_told: bool, leads: bool) -> None:
+def test_a_state_with_a_lower_leader_epoch_is_reported(later: LeaderAndIsr, is_told: bool, leads: bool) -> None:
     class Log:
         log_end_offset = 0
         high_watermark = 0
@@ -41,7 +42,7 @@ def test_a_state_that_goes_back(later: LeaderAndIsr, is_told: bool, leads: bool)
 
     told: list[str] = []
     with checked_leader_epochs(told.append):
-        partition = Partition(state(5), 2, cast("Any", Log()), lambda _: True)
+        partition = Partition(state(5), 2, cast("Any", Log()), lambda _: True, BrokerTopicMetrics())
         partition.make_follower(state(5))
         if leads:
             partition.make_leader(later, 0.0)

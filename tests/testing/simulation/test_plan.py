@@ -1,4 +1,4 @@
-"""What holds of the plan of every seed."""
+"""Properties of the plans of all seeds."""
 
 from __future__ import annotations
 

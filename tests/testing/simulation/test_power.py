@@ -42,7 +42,7 @@ def test_machines_lose_power_one_after_the_other(seed: int) -> None:
     assert sum("lost power" in line for line in outcome.lines)
 
 
-def test_killed_members_of_an_isr_keep_what_the_machine_that_lost_power_lacks() -> None:
+def test_killed_members_of_an_isr_keep_the_records_of_the_machine_without_power() -> None:
     """The leader's machine loses power, and before its session ends, or just after, both followers are killed."""
     tp = TopicPartition(TOPIC, 0)
 

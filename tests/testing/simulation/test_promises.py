@@ -1,4 +1,4 @@
-"""What a coordinator told a client, and ZooKeeper or a replica does not have, is told at once."""
+"""A coordinator's answer that ZooKeeper or the replicas do not back is reported at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TP = TopicPartition("t", 0)
 S = TransactionState
 
 
-class House:
+class PromisesFixture:
     """The tree, with group g and topic t; nothing is open anywhere, unless :attr:`open_on` says where."""
 
     def __init__(self) -> None:
@@ -47,12 +47,17 @@ class House:
         self.zxid = 1
 
     def put(self, path: str, data: bytes) -> None:
-        """One znode is written."""
+        """Write one znode."""
         self.zxid += 1
         self.nodes[path] = znode(data, self.zxid)
         above = path.rpartition("/")[0]
         self.nodes.setdefault(above, znode(b"", 1)).children[path.rpartition("/")[2]] = None
         self.promises.committed(self.zxid, [ZnodeChange(Kind.CHANGED, path, data)])
+
+    def remove(self, path: str) -> None:
+        """Delete one znode."""
+        self.zxid += 1
+        self.promises.committed(self.zxid, [ZnodeChange(Kind.DELETED, path, self.nodes.pop(path).data)])
 
     def transaction(self, state: TransactionState) -> None:
         """The transaction of producer 5 in epoch 0 comes to ``state``."""
@@ -62,7 +67,7 @@ class House:
         self.put(id_path(3, "x"), data)
 
     def stage(self) -> None:
-        """It stages offset 4."""
+        """Stage offset 4."""
         producer = TxnProducer("x", 5, 0)
         path = f"{offsets.staged_path('g')}/{offsets.staged_name(producer)}"
         self.put(path, offsets.encode_staged(StagedOffsets(producer, {TP: OffsetAndMetadata(4)})))
@@ -74,147 +79,151 @@ def znode(data: bytes, mzxid: int) -> Znode:
 
 @pytest.mark.parametrize(("stored", "told"), [(None, -1), (3, 3), (4, None), (5, None)])
 def test_an_acknowledged_offset_is_in_zookeeper(stored: int | None, told: int | None) -> None:
-    house = House()
+    fixture = PromisesFixture()
     if stored is not None:
-        house.put(consumers.offset_path("g", TP), str(stored).encode())
-    house.promises.note(OffsetCommitted("g", "t-0", 4, 2))
+        fixture.put(consumers.offset_path("g", TP), str(stored).encode())
+    fixture.promises.note(OffsetCommitted("g", "t-0", 4, 2))
     line = f"group g in t-0: the commit of offset 4 was acknowledged, ZooKeeper has had {told} at most"
-    assert house.told == ([] if told is None else [line])
+    assert fixture.told == ([] if told is None else [line])
 
 
+@pytest.mark.parametrize("removed", [False, True])
 @pytest.mark.parametrize(("stored", "fine"), [(1, False), (2, True), (3, True)])
-def test_an_assignment_is_of_a_generation_that_zookeeper_has(stored: int, fine: bool) -> None:
-    house = House()
-    house.put(generation_path("g"), encode_generation(Generation(stored)))
-    house.promises.note(Owned("g", 2, "m", ("t-0",)))
-    line = f"group g: m was told its assignment in generation 2, ZooKeeper has {stored}"
-    assert house.told == ([] if fine else [line])
+def test_an_assignment_is_of_a_generation_that_zookeeper_had(stored: int, fine: bool, removed: bool) -> None:
+    """A member that slept sees its assignment after its group was removed (seed 60434)."""
+    fixture = PromisesFixture()
+    fixture.put(generation_path("g"), encode_generation(Generation(stored)))
+    if removed:
+        fixture.remove(generation_path("g"))
+    fixture.promises.note(Owned("g", 2, "m", ("t-0",)))
+    line = f"group g: m was told its assignment in generation 2, ZooKeeper has had {stored} at most"
+    assert fixture.told == ([] if fine else [line])
 
 
 @pytest.mark.parametrize(("generation", "fine"), [(1, False), (2, True), (-1, True)])
-def test_nothing_is_committed_in_a_generation_that_is_over(generation: int, fine: bool) -> None:
+def test_a_commit_in_an_ended_generation_is_reported(generation: int, fine: bool) -> None:
     """Generation -1: a commit of no member."""
-    house = House()
-    house.put(consumers.offset_path("g", TP), b"4")
-    house.put(generation_path("g"), encode_generation(Generation(2)))
-    house.promises.note(OffsetCommitting("g", "t-0", 4, generation))
-    house.promises.note(OffsetCommitted("g", "t-0", 4, generation))
+    fixture = PromisesFixture()
+    fixture.put(consumers.offset_path("g", TP), b"4")
+    fixture.put(generation_path("g"), encode_generation(Generation(2)))
+    fixture.promises.note(OffsetCommitting("g", "t-0", 4, generation))
+    fixture.promises.note(OffsetCommitted("g", "t-0", 4, generation))
     line = (
         "group g in t-0: the commit of offset 4 in generation 1 was acknowledged, which had ended: ZooKeeper had "
         "generation 2"
     )
-    assert house.told == ([] if fine else [line])
+    assert fixture.told == ([] if fine else [line])
 
 
 def test_a_commit_may_be_answered_after_its_generation() -> None:
-    house = House()
-    house.put(consumers.offset_path("g", TP), b"4")
-    house.put(generation_path("g"), encode_generation(Generation(1)))
-    house.promises.note(OffsetCommitting("g", "t-0", 4, 1))
-    house.put(generation_path("g"), encode_generation(Generation(2)))
-    house.promises.note(OffsetCommitted("g", "t-0", 4, 1))
-    assert house.told == []
+    fixture = PromisesFixture()
+    fixture.put(consumers.offset_path("g", TP), b"4")
+    fixture.put(generation_path("g"), encode_generation(Generation(1)))
+    fixture.promises.note(OffsetCommitting("g", "t-0", 4, 1))
+    fixture.put(generation_path("g"), encode_generation(Generation(2)))
+    fixture.promises.note(OffsetCommitted("g", "t-0", 4, 1))
+    assert fixture.told == []
 
 
 @pytest.mark.parametrize("decided", [True, False])
 def test_a_transaction_is_committed_once_that_is_decided(decided: bool) -> None:
-    house = House()
-    house.promises.note(Initialized("p.1", "x", 5, 0))
-    house.transaction(S.ONGOING)
-    house.promises.note(Sent(RecordId("p.1", 1), "t-0", 1))
+    fixture = PromisesFixture()
+    fixture.promises.note(Initialized("p.1", "x", 5, 0))
+    fixture.transaction(S.ONGOING)
+    fixture.promises.note(Sent(RecordId("p.1", 1), "t-0", 1))
     if decided:
-        house.transaction(S.PREPARE_COMMIT)
-    house.promises.note(Committed("p.1", 1))
-    house.promises.note(Committed("p.1", 2))  # nothing was sent in it
+        fixture.transaction(S.PREPARE_COMMIT)
+    fixture.promises.note(Committed("p.1", 1))
+    fixture.promises.note(Committed("p.1", 2))  # nothing was sent in it
     line = "transaction 1 of p.1 was answered as committed, ZooKeeper has 0 decisions of producer (5, 0), not 1"
-    assert house.told == ([] if decided else [line])
+    assert fixture.told == ([] if decided else [line])
 
 
 @pytest.mark.parametrize("how", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
 @pytest.mark.parametrize("who", ["", "2 of the ISR [1, 2] from offset 3 on"])
 def test_a_transaction_ends_once_every_partition_has_its_marker(how: TransactionState, who: str) -> None:
-    house = House()
-    house.transaction(S.ONGOING)
-    house.transaction(how)
-    house.open_on = who
-    house.transaction(S.COMPLETE_COMMIT if how is S.PREPARE_COMMIT else S.COMPLETE_ABORT)
+    fixture = PromisesFixture()
+    fixture.transaction(S.ONGOING)
+    fixture.transaction(how)
+    fixture.open_on = who
+    fixture.transaction(S.COMPLETE_COMMIT if how is S.PREPARE_COMMIT else S.COMPLETE_ABORT)
     line = f"transaction x of producer 5 ended, and in t-0 it is open on {who}"
-    assert house.told == ([line] if who else [])
+    assert fixture.told == ([line] if who else [])
 
 
 @pytest.mark.parametrize("copied", [True, False])
 def test_a_transaction_ends_once_its_offsets_are_the_groups(copied: bool) -> None:
-    house = House()
-    house.put(consumers.offset_path("g", TP), b"2")
-    house.transaction(S.ONGOING)
-    house.stage()
-    house.transaction(S.PREPARE_COMMIT)
+    fixture = PromisesFixture()
+    fixture.put(consumers.offset_path("g", TP), b"2")
+    fixture.transaction(S.ONGOING)
+    fixture.stage()
+    fixture.transaction(S.PREPARE_COMMIT)
     if copied:
-        house.put(consumers.offset_path("g", TP), b"4")
-    house.transaction(S.COMPLETE_COMMIT)
+        fixture.put(consumers.offset_path("g", TP), b"4")
+    fixture.transaction(S.COMPLETE_COMMIT)
     line = "transaction x of producer 5 ended, and its offset 4 of t-0 is not that of group g"
-    assert house.told == ([] if copied else [line])
+    assert fixture.told == ([] if copied else [line])
 
 
-def heartbeat(house: House, generation: int, member: str) -> None:
+def heartbeat(fixture: PromisesFixture, generation: int, member: str) -> None:
     """Broker 1 confirms a member of the group."""
-    house.promises.note(Heartbeating("g", generation, "m", member))
-    house.promises.note(Heartbeat("g", generation, "m", member, "broker-1"))
+    fixture.promises.note(Heartbeating("g", generation, "m", member))
+    fixture.promises.note(Heartbeat("g", generation, "m", member, "broker-1"))
 
 
-def claimed() -> House:
+def claimed() -> PromisesFixture:
     """A group that broker 1 coordinates, in generation 2."""
-    house = House()
-    house.put(
+    fixture = PromisesFixture()
+    fixture.put(
         claims.COORDINATOR_CLAIM.claim_path(consumers.group_path("g")), claims.COORDINATOR_CLAIM.encode_claim(1, 0)
     )
-    house.put(generation_path("g"), encode_generation(Generation(2)))
-    return house
+    fixture.put(generation_path("g"), encode_generation(Generation(2)))
+    return fixture
 
 
 @pytest.mark.parametrize(("generation", "fine"), [(1, False), (2, True)])
 def test_a_generation_that_is_over_is_not_confirmed(generation: int, fine: bool) -> None:
-    house = claimed()
-    heartbeat(house, generation, "m-1")
+    fixture = claimed()
+    heartbeat(fixture, generation, "m-1")
     line = f"group g: m (m-1) in generation {generation} was confirmed by broker-1, which had begun generation 2"
-    assert house.told == ([] if fine else [line])
+    assert fixture.told == ([] if fine else [line])
 
 
 def test_of_two_with_one_instance_one_is_confirmed() -> None:
-    house = claimed()
-    heartbeat(house, 2, "m-1")
-    heartbeat(house, 2, "m-2")
-    assert house.told == []
-    heartbeat(house, 2, "m-1")
-    assert house.told == [
+    fixture = claimed()
+    heartbeat(fixture, 2, "m-1")
+    heartbeat(fixture, 2, "m-2")
+    assert fixture.told == []
+    heartbeat(fixture, 2, "m-1")
+    assert fixture.told == [
         "group g: m (m-1) in generation 2 was confirmed by broker-1, which had confirmed m-2 instead of it"
     ]
 
 
 @pytest.mark.parametrize(("later", "fine"), [(3.4, True), (3.6, False)])
 def test_without_its_claim_a_coordinator_gives_up(later: float, fine: bool) -> None:
-    house = claimed()
+    fixture = claimed()
     path = claims.COORDINATOR_CLAIM.claim_path(consumers.group_path("g"))
-    del house.nodes[path]
-    house.promises.committed(9, [ZnodeChange(Kind.DELETED, path)])
-    house.now = later
-    heartbeat(house, 2, "m-1")
+    del fixture.nodes[path]
+    fixture.promises.committed(9, [ZnodeChange(Kind.DELETED, path)])
+    fixture.now = later
+    heartbeat(fixture, 2, "m-1")
     line = f"group g: m (m-1) in generation 2 was confirmed by broker-1, whose claim had ended {later} s before"
-    assert house.told == ([] if fine else [line])
+    assert fixture.told == ([] if fine else [line])
 
 
 @pytest.mark.parametrize(("later", "fine"), [(3.4, True), (3.6, False)])
 def test_a_coordinator_that_knows_that_it_is_cut_off_gives_up(later: float, fine: bool) -> None:
-    house = claimed()
+    fixture = claimed()
     path = claims.COORDINATOR_CLAIM.claim_path(consumers.group_path("g"))
-    house.suspended_at = 4.0
-    house.now = 7.0
-    del house.nodes[path]
-    house.promises.committed(9, [ZnodeChange(Kind.DELETED, path)])
-    house.now = 4.0 + later
-    heartbeat(house, 2, "m-1")
+    fixture.suspended_at = 4.0
+    fixture.now = 7.0
+    del fixture.nodes[path]
+    fixture.promises.committed(9, [ZnodeChange(Kind.DELETED, path)])
+    fixture.now = 4.0 + later
+    heartbeat(fixture, 2, "m-1")
     line = f"group g: m (m-1) in generation 2 was confirmed by broker-1, without ZooKeeper for {later} s"
-    assert house.told == ([] if fine else [line])
+    assert fixture.told == ([] if fine else [line])
 
 
 @pytest.mark.parametrize(
@@ -223,13 +232,13 @@ def test_a_coordinator_that_knows_that_it_is_cut_off_gives_up(later: float, fine
 )
 def test_no_offset_is_shown_past_an_open_transaction(state: TransactionState, is_told: bool, fine: bool) -> None:
     """An offset counts as staged once its producer was told so."""
-    house = claimed()
-    house.transaction(S.ONGOING)
-    house.stage()
+    fixture = claimed()
+    fixture.transaction(S.ONGOING)
+    fixture.stage()
     if is_told:
-        house.promises.note(OffsetStaged("g", "t-0", "x"))
-    house.promises.note(OffsetFetching("m", "g"))
-    house.transaction(state)
-    house.promises.note(OffsetFetched("m", "g", "t-0", 2, "broker-1"))
+        fixture.promises.note(OffsetStaged("g", "t-0", "x"))
+    fixture.promises.note(OffsetFetching("m", "g"))
+    fixture.transaction(state)
+    fixture.promises.note(OffsetFetched("m", "g", "t-0", 2, "broker-1"))
     line = "group g in t-0: offset 2 was shown to m, while the transaction x was open, which had staged another"
-    assert house.told == ([] if fine else [line])
+    assert fixture.told == ([] if fine else [line])

@@ -10,7 +10,7 @@ from tests.testing.simulation.connected import Connected
 ZNODE = "/brokers/ids/1"
 
 
-class Setting(Connected):
+class RegistrationsFixture(Connected):
     """Broker 1 is connected in session 7, and has no znode."""
 
     def __init__(self) -> None:
@@ -24,24 +24,24 @@ class Setting(Connected):
 
 
 def test_a_broker_that_does_not_register() -> None:
-    setting = Setting()
-    setting.look(1)
-    setting.look(4)
-    assert setting.told == []
-    setting.look(0.1)
-    assert setting.told == ["broker 1 has been connected to ZooKeeper, and not registered, for 4 s"]
+    fixture = RegistrationsFixture()
+    fixture.look(1)
+    fixture.look(4)
+    assert fixture.told == []
+    fixture.look(0.1)
+    assert fixture.told == ["broker 1 has been connected to ZooKeeper, and not registered, for 4 s"]
 
 
 @pytest.mark.parametrize("event", ["registers", "another session", "cut off", "suspended", "paused", "starts", "lag"])
 def test_a_broker_that_could_not_register_for_so_long_is_excused(event: str) -> None:
-    setting = Setting()
-    setting.look(1)
+    fixture = RegistrationsFixture()
+    fixture.look(1)
     if event == "registers":
-        setting.nodes[ZNODE] = object()
+        fixture.nodes[ZNODE] = object()
     elif event == "another session":
-        setting.machine.zk.session = 8
+        fixture.machine.zk.session = 8
     else:
-        setting.befall(event)
-    setting.look(4)
-    setting.look(0.1)
-    assert setting.told == []
+        fixture.befall(event)
+    fixture.look(4)
+    fixture.look(0.1)
+    assert fixture.told == []

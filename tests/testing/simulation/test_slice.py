@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 PRINT = "from tests.testing.simulation.slice import run_slice; print(run_slice({seed}).digest)"
 
 
-def test_what_is_acknowledged_outlives_its_leader() -> None:
+def test_acknowledged_records_outlive_the_leader() -> None:
     outcome = run_slice(1)
     story = "\n".join(outcome.lines)
     assert not outcome.breaches, f"{outcome.breaches}\n{story}"

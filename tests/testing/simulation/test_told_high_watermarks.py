@@ -11,6 +11,7 @@ from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.log import Log
 from kafkalite.replication.broker_epoch import BrokerEpoch
+from kafkalite.replication.broker_topic_stats import BrokerTopicMetrics
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.replica_fetcher import ReplicaFetcher
 from kafkalite.replication.replication_config import ReplicationConfig
@@ -27,7 +28,7 @@ def _partition(broker: int, high_watermark: int) -> Partition:
     log = SimpleNamespace(
         log_end_offset=10, high_watermark=high_watermark, latest_epoch=3, assign_epoch_start=lambda *_: None
     )
-    return Partition(STATE, broker, cast("Log", log), lambda _: True)
+    return Partition(STATE, broker, cast("Log", log), lambda _: True, BrokerTopicMetrics())
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,9 @@ def _partition(broker: int, high_watermark: int) -> Partition:
         pytest.param(5, 1.5, "moved", [], id="another leader epoch"),
     ],
 )
-def test_a_follower_that_is_not_told(answers: int, seconds: float, change: str | None, told: list[str]) -> None:
+def test_a_follower_that_does_not_get_the_high_watermark_is_reported(
+    answers: int, seconds: float, change: str | None, told: list[str]
+) -> None:
     leader, follower = _partition(1, 9), _partition(2, 7)
     leader.make_leader(STATE, 0.0)
     follower.make_follower(STATE)
@@ -52,7 +55,14 @@ def test_a_follower_that_is_not_told(answers: int, seconds: float, change: str |
     with oracle.counting():
         quota = cast("ReplicationQuotaManager", SimpleNamespace(limited=False))
         fetcher = ReplicaFetcher(
-            ReplicationConfig(2), 1, cast("Any", None), lambda _: None, quota, BrokerEpoch(), cast("Any", None)
+            ReplicationConfig(2),
+            1,
+            cast("Any", None),
+            lambda _: None,
+            quota,
+            BrokerEpoch(),
+            cast("Any", None),
+            cast("Any", None),
         )
         fetcher.add(follower)
         oracle.look({TP: STATE})

@@ -9,12 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkalite.cluster.control import ControlledShutdownRequest, ControlRequest, ControlResponse
-from kafkalite.cluster.model import Endpoint
-from kafkalite.common.errors import ErrorCode, StartupError
+from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import deferred
 from kafkalite.network.client import BrokerConnection, ConnectionLost
-from kafkalite.network.control import ControlClient, ControlServer
 from kafkalite.network.request import Request
 from kafkalite.network.server import KafkaServer
 from kafkalite.testing.simulation.reactor import SimReactor
@@ -22,10 +19,10 @@ from kafkalite.testing.simulation.wires import WINDOW, Network, SimSocket, SimSo
 from kafkalite.testing.simulation.world import Life, World
 
 
-class Machine:
+class SimulatedHost:
     """A host with a process on it."""
 
-    def __init__(self, net: Net, name: str) -> None:
+    def __init__(self, net: NetworkFixture, name: str) -> None:
         self.name = name
         self.life: Life = net.world.node(name).start()
         self.sockets = SimSockets(net.network, self.life)
@@ -37,14 +34,14 @@ class Machine:
         return sock
 
 
-class Net:
+class NetworkFixture:
     """Two machines, ``a`` and ``b``."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.network = Network(world)
-        self.a = Machine(self, "a")
-        self.b = Machine(self, "b")
+        self.a = SimulatedHost(self, "a")
+        self.b = SimulatedHost(self, "b")
 
     def pass_time(self, seconds: float = 0.1) -> None:
         self.world.run_until(self.world.now + seconds)
@@ -60,9 +57,9 @@ class Net:
 
 
 @pytest.fixture
-def net() -> Iterator[Net]:
+def net() -> Iterator[NetworkFixture]:
     with World(1) as world:
-        yield Net(world)
+        yield NetworkFixture(world)
 
 
 def read(sock: SimSocket) -> bytes:
@@ -94,7 +91,7 @@ def error_of(sock: SimSocket) -> int | None:
     return 0
 
 
-def test_bytes_arrive_in_order_and_not_at_once(net: Net) -> None:
+def test_bytes_arrive_in_order_and_not_at_once(net: NetworkFixture) -> None:
     near, far = net.pair()
     net.network.set_delay("a", "b", (0.01, 0.5))
     for number in range(50):
@@ -104,7 +101,7 @@ def test_bytes_arrive_in_order_and_not_at_once(net: Net) -> None:
     assert read(far) == b"".join(b"%d," % number for number in range(50))
 
 
-def test_connections_overtake_each_other(net: Net) -> None:
+def test_connections_overtake_each_other(net: NetworkFixture) -> None:
     listening = net.b.listen(0)
     pairs = [net.pair(listening) for _ in range(20)]
     net.network.set_delay("a", "b", (0.0, 1.0))
@@ -117,7 +114,7 @@ def test_connections_overtake_each_other(net: Net) -> None:
     assert arrived != sorted(arrived)
 
 
-def test_an_orderly_end_comes_after_the_last_byte(net: Net) -> None:
+def test_an_orderly_end_comes_after_the_last_byte(net: NetworkFixture) -> None:
     near, far = net.pair()
     near.send(b"last words")
     near.close()
@@ -128,7 +125,7 @@ def test_an_orderly_end_comes_after_the_last_byte(net: Net) -> None:
     assert error_of(far) == errno.ECONNRESET
 
 
-def test_what_is_closed_unread_is_reset(net: Net) -> None:
+def test_a_close_with_unread_bytes_is_a_reset(net: NetworkFixture) -> None:
     near, far = net.pair()
     near.send(b"unread")
     net.pass_time()
@@ -137,7 +134,7 @@ def test_what_is_closed_unread_is_reset(net: Net) -> None:
     assert error_of(near) == errno.ECONNRESET
 
 
-def test_a_port_without_a_listener_refuses(net: Net) -> None:
+def test_a_port_without_a_listener_refuses(net: NetworkFixture) -> None:
     bound = net.b.sockets.bind("", 9092)
     for port in (9091, bound.getsockname()[1]):
         near, result = net.a.sockets.connect("b", port)
@@ -148,15 +145,15 @@ def test_a_port_without_a_listener_refuses(net: Net) -> None:
         assert near.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
 
 
-def test_a_port_is_one_process_s(net: Net) -> None:
+def test_a_port_is_one_process_s(net: NetworkFixture) -> None:
     net.b.listen(9092)
     with pytest.raises(StartupError, match="9092"):
         net.b.sockets.bind("", 9092)
     net.b.life.kill()
-    assert Machine(net, "b").listen(9092).getsockname()[1] == 9092
+    assert SimulatedHost(net, "b").listen(9092).getsockname()[1] == 9092
 
 
-def test_a_silent_machine_answers_nothing(net: Net) -> None:
+def test_a_silent_machine_answers_nothing(net: NetworkFixture) -> None:
     near, far = net.pair()
     net.b.life.lose_power()
     net.network.lose_power("b")
@@ -168,11 +165,11 @@ def test_a_silent_machine_answers_nothing(net: Net) -> None:
     assert not far.reader
 
 
-def test_a_machine_that_is_back_resets_what_it_forgot(net: Net) -> None:
+def test_a_machine_that_is_back_resets_what_it_forgot(net: NetworkFixture) -> None:
     near, _ = net.pair()
     net.b.life.lose_power()
     net.network.lose_power("b")
-    Machine(net, "b")
+    SimulatedHost(net, "b")
     net.pass_time()
     assert error_of(near) is None
     near.send(b"still there?")
@@ -184,7 +181,7 @@ def test_a_killed_process_ends_its_connections() -> None:
     seen: set[object] = set()
     for seed in range(20):
         with World(seed) as world:
-            net = Net(world)
+            net = NetworkFixture(world)
             near, far = net.pair()
             far.send(b"before")
             net.b.life.kill()
@@ -199,7 +196,7 @@ def test_a_killed_process_ends_its_connections() -> None:
     assert seen == {b"before<end>", "reset"}
 
 
-def test_a_held_way_loses_nothing(net: Net) -> None:
+def test_a_held_way_loses_nothing(net: NetworkFixture) -> None:
     near, far = net.pair()
     net.network.hold("a", "b")
     near.send(b"1")
@@ -214,7 +211,7 @@ def test_a_held_way_loses_nothing(net: Net) -> None:
     assert (read(far), takes_more(late)) == (b"12<end>", True)
 
 
-def test_one_way_may_be_held_alone(net: Net) -> None:
+def test_one_way_may_be_held_alone(net: NetworkFixture) -> None:
     near, far = net.pair()
     net.network.hold("a", "b", one_way=True)
     near.send(b"request")
@@ -228,7 +225,7 @@ def test_one_way_may_be_held_alone(net: Net) -> None:
     assert read(far) == b"request"
 
 
-def test_healing_lets_arrive_what_is_answered_on_a_new_way(net: Net) -> None:
+def test_healing_lets_arrive_what_is_answered_on_a_new_way(net: NetworkFixture) -> None:
     arrived: list[str] = []
     net.network.hold("a", "b", one_way=True)
     net.network.travel("a", "b", lambda: net.network.travel("b", "c", lambda: arrived.append("c")))
@@ -238,11 +235,11 @@ def test_healing_lets_arrive_what_is_answered_on_a_new_way(net: Net) -> None:
     assert arrived == ["c"]
 
 
-def test_an_isolated_machine_reaches_no_host_not_even_a_new_one(net: Net) -> None:
+def test_an_isolated_machine_reaches_no_host_not_even_a_new_one(net: NetworkFixture) -> None:
     near, far = net.pair()
     net.network.isolate("b")
     near.send(b"x")
-    late, _ = Machine(net, "c").sockets.connect("b", far.getsockname()[1])
+    late, _ = SimulatedHost(net, "c").sockets.connect("b", far.getsockname()[1])
     net.pass_time()
     assert (read(far), takes_more(late)) == (b"", False)
     net.network.rejoin("b")
@@ -250,7 +247,7 @@ def test_an_isolated_machine_reaches_no_host_not_even_a_new_one(net: Net) -> Non
     assert (read(far), takes_more(late)) == (b"x", True)
 
 
-def test_what_a_held_way_lets_through_stays_in_order(net: Net) -> None:
+def test_released_bytes_arrive_in_order(net: NetworkFixture) -> None:
     near, far = net.pair()
     for number in range(30):
         net.network.hold("a", "b", one_way=True)
@@ -262,8 +259,8 @@ def test_what_a_held_way_lets_through_stays_in_order(net: Net) -> None:
     assert read(far) == b"".join(b"%d,%d;" % (number, number) for number in range(30))
 
 
-def test_a_reset_leaves_no_hole(net: Net) -> None:
-    """What is on its way when the connection fails does not arrive behind what was lost."""
+def test_a_reset_leaves_no_hole(net: NetworkFixture) -> None:
+    """Bytes in flight at a connection's failure do not arrive after lost ones."""
     near, far = net.pair()
     near.send(b"lost")
     net.pass_time()
@@ -276,7 +273,7 @@ def test_a_reset_leaves_no_hole(net: Net) -> None:
         near.send(b"more")
 
 
-def test_a_slow_reader_holds_the_sender_back(net: Net) -> None:
+def test_a_slow_reader_holds_the_sender_back(net: NetworkFixture) -> None:
     near, far = net.pair()
     assert near.send(bytes(WINDOW + 5)) == WINDOW
     with pytest.raises(BlockingIOError):
@@ -293,7 +290,7 @@ def test_a_slow_reader_holds_the_sender_back(net: Net) -> None:
     assert near.sendmsg([bytes(60), bytes(60)]) == 100
 
 
-def test_files_are_sent_as_far_as_the_window_goes(net: Net, tmp_path: object) -> None:
+def test_files_are_sent_up_to_the_window(net: NetworkFixture, tmp_path: object) -> None:
     near, far = net.pair()
     net.network.set_window("a", "b", 4)
     with open(f"{tmp_path}/segment", "w+b") as file:
@@ -313,7 +310,7 @@ class Echo:
         request.respond([bytes(request.body)])
 
 
-def test_the_broker_s_server_and_client_run_on_it(net: Net) -> None:
+def test_the_broker_s_server_and_client_run_on_it(net: NetworkFixture) -> None:
     server = KafkaServer(net.b.reactor, Echo(), now=net.b.life.clock.monotonic, sockets=net.b.sockets)
     port = server.listen("b", 9092)
     link = BrokerConnection(net.a.reactor, "b", port, "client", sockets=net.a.sockets)
@@ -337,7 +334,7 @@ def test_the_broker_s_server_and_client_run_on_it(net: Net) -> None:
     assert net.world.failures == []
 
 
-def test_a_paused_server_answers_when_it_goes_on(net: Net) -> None:
+def test_a_paused_server_answers_after_the_pause(net: NetworkFixture) -> None:
     server = KafkaServer(net.b.reactor, Echo(), now=net.b.life.clock.monotonic, sockets=net.b.sockets)
     port = server.listen("b", 9092)
     link = BrokerConnection(net.a.reactor, "b", port, "client", sockets=net.a.sockets)
@@ -355,36 +352,3 @@ def test_a_paused_server_answers_when_it_goes_on(net: Net) -> None:
     assert answers == []
     net.b.life.resume()
     assert net.world.run_until(lambda: bool(answers), 8.0)
-
-
-def test_the_control_plane_runs_on_it(net: Net) -> None:
-    asked: list[ControlRequest] = []
-
-    async def handle(request: ControlRequest) -> ControlResponse:
-        asked.append(request)
-        return ControlResponse(ErrorCode.NONE)
-
-    server = ControlServer(net.b.reactor, handle, net.b.life.clock.monotonic)
-    port = server.listen("b", 9093)
-    client = ControlClient(net.a.reactor, now=net.a.life.clock.monotonic)
-    outcomes: list[object] = []
-
-    async def ask(port: int) -> None:
-        try:
-            outcomes.append(
-                (await client.send(Endpoint("C", "PLAINTEXT", "b", port), ControlledShutdownRequest(1, 2), 3.0)).error
-            )
-        except ConnectionLost as error:
-            outcomes.append(str(error))
-
-    net.a.life.run(lambda: deferred(ask(port)))
-    assert net.world.run_until(lambda: bool(outcomes), 1.0)
-    assert (outcomes, asked) == ([ErrorCode.NONE], [ControlledShutdownRequest(1, 2)])
-    net.a.life.run(lambda: deferred(ask(port + 1)))
-    assert net.world.run_until(lambda: len(outcomes) == 2, 2.0)
-    assert "refused" in str(outcomes[1])
-    net.network.hold("b", "a")
-    net.a.life.run(lambda: deferred(ask(port)))
-    assert net.world.run_until(lambda: len(outcomes) == 3, 10.0)
-    assert "no answer within 3 s" in str(outcomes[2])
-    assert net.world.failures == []

@@ -1,4 +1,4 @@
-"""Clients as chance makes them: they ask for nothing that the brokers of a history must refuse."""
+"""Randomly made clients: they ask for nothing that the brokers of a history must refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual time, streams of chance, and what happens to the events of a process that is stopped or killed."""
+"""Virtual time, streams of random numbers, and what happens to the events of a process that is stopped or killed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_paused_process_does_later_what_was_due_and_in_order(world: World) -> 
     assert seen.index("timer") < seen.index("arrived")
 
 
-def test_a_reactor_hangs_while_threads_go_on(world: World) -> None:
+def test_a_reactor_hangs_while_other_threads_run(world: World) -> None:
     life = world.node("a").start()
     seen: list[str] = []
     life.call_later(1.0, seen.append, "reactor")
@@ -110,7 +110,7 @@ def test_a_hung_process_can_be_stopped_as_a_whole(world: World) -> None:
 @pytest.mark.parametrize(
     ("end", "told"), [(Life.kill, ["guardian", "kernel"]), (Life.lose_power, ["kernel"])], ids=["kill", "power"]
 )
-def test_nothing_happens_in_a_dead_process(world: World, end: Callable[[Life], None], told: list[str]) -> None:
+def test_no_event_happens_in_a_dead_process(world: World, end: Callable[[Life], None], told: list[str]) -> None:
     life = world.node("a").start()
     seen: list[str] = []
     life.at_death.append(lambda: seen.append("guardian"))
@@ -144,7 +144,7 @@ def test_a_killed_process_runs_no_finalizer(world: World) -> None:
     assert seen == []
 
 
-def test_what_a_process_logs_has_its_name_and_virtual_time(world: World) -> None:
+def test_a_log_line_has_the_processs_name_and_virtual_time(world: World) -> None:
     log = logging.getLogger("kafkalite.test")
     life = world.node("a").start()
 

@@ -6,13 +6,13 @@ Answers to: ``org.apache.kafka.clients.admin.KafkaAdminClient``. Deterministic.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.network.client import ConnectionLost
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import request_class
 from kafkalite.testing.history.events import ENDLESS, Compacted, Deleting
 from kafkalite.testing.simulation.clients.cluster import METADATA_VERSION, ClusterClient, Patience
 from kafkalite.testing.simulation.clients.coordinator_lookup import GROUP, CoordinatorLookup
@@ -26,6 +26,7 @@ _SET, _DELETE = 0, 1
 _LATEST = -1
 _NOT_YET = frozenset((E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_TOPIC_ID, E.REQUEST_TIMED_OUT))
 """Errors that other clients retry, but that are final answers here."""
+_ReassignableTopic: TypeAlias = messages.AlterPartitionReassignmentsRequest.ReassignableTopic
 
 
 class PartitionView(NamedTuple):
@@ -38,19 +39,19 @@ class PartitionView(NamedTuple):
 
 
 class Admin:
-    """The requests of an administrator. Each call returns an error code (of the first refused item), REQUEST_TIMED_OUT
-    if ``patience`` is over: then the request may have been carried out, or may be later."""
+    """The requests of an administrator. Each call returns an error code (of the first refused item). After
+    REQUEST_TIMED_OUT, the end of ``patience``, the request may have taken effect, or may do so later."""
 
     def __init__(self, host: ClientHost, name: str, limit: float = 15.0, patience: Patience | None = None) -> None:
         self.cluster = ClusterClient(host, name, patience)
         self.lost = False
-        """Whether an attempt of the last call was lost, so that its error may be about what that attempt did."""
+        """Whether an attempt of the last call was lost, so that its error may be due to the effect of that attempt."""
         self._host = host
         self._limit = limit
         self._closed = False
 
     def close(self) -> None:
-        """Close all connections; calls under way return."""
+        """Close all connections; outstanding calls return."""
         self._closed = True
         self.cluster.close()
 
@@ -64,11 +65,11 @@ class Admin:
         configs: Mapping[str, str] | None = None,
         assignment: Sequence[Sequence[int]] = (),
     ) -> ErrorCode:
-        """Make a topic; with ``cleanup.policy=compact`` the history learns that it is compacted."""
+        """Create a topic; with ``cleanup.policy=compact`` the history records that it is compacted."""
         settings = dict(configs or {})
         if "compact" in settings.get("cleanup.policy", ""):
             self._host.note(Compacted(topic))
-        kind, version = request_class(ApiKey.CREATE_TOPICS).CreatableTopic, 7
+        kind, version = messages.CreateTopicsRequest.CreatableTopic, 7
         wanted = kind(
             version=version,
             name=topic,
@@ -95,7 +96,7 @@ class Admin:
         for number in range(partitions):
             self._host.note(Deleting(f"{topic}-{number}", ENDLESS))
         version = 6
-        state = request_class(ApiKey.DELETE_TOPICS).DeleteTopicState(version=version, name=topic, topic_id=ZERO_UUID)
+        state = messages.DeleteTopicsRequest.DeleteTopicState(version=version, name=topic, topic_id=ZERO_UUID)
 
         async def attempt() -> list[int]:
             answer = await self._ask_controller(ApiKey.DELETE_TOPICS, version, topics=[state], timeout_ms=3000)
@@ -106,7 +107,7 @@ class Admin:
     async def create_partitions(self, topic: str, count: int) -> ErrorCode:
         """Raise the number of a topic's partitions to ``count``."""
         version = 3
-        kind = request_class(ApiKey.CREATE_PARTITIONS).CreatePartitionsTopic
+        kind = messages.CreatePartitionsRequest.CreatePartitionsTopic
         wanted = kind(version=version, name=topic, count=count, assignments=None)
 
         async def attempt() -> list[int]:
@@ -117,8 +118,8 @@ class Admin:
         return await self._persist(attempt)
 
     async def describe(self, node: int, topics: Iterable[str]) -> dict[str, dict[int, PartitionView]] | None:
-        """Topics as one broker sees them, without those that it does not know. ``None``: it does not answer."""
-        kind = request_class(ApiKey.METADATA).MetadataRequestTopic
+        """The topics in one broker's metadata, without unknown ones. ``None``: the broker does not answer."""
+        kind = messages.MetadataRequest.MetadataRequestTopic
         try:
             answer = await self.cluster.ask_node(
                 node,
@@ -145,8 +146,8 @@ class Admin:
 
     async def reassign(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> ErrorCode:
         """Reassign partitions; ``None`` cancels a reassignment."""
-        kind, version = request_class(ApiKey.ALTER_PARTITION_REASSIGNMENTS).ReassignableTopic, 0
-        topics: dict[str, list[Any]] = {}
+        kind, version = _ReassignableTopic, 0
+        topics: dict[str, list[_ReassignableTopic.ReassignablePartition]] = {}
         for (topic, number), replicas in sorted(wanted.items()):
             topics.setdefault(topic, []).append(
                 kind.ReassignablePartition(
@@ -169,7 +170,7 @@ class Admin:
         return await self._persist(attempt)
 
     async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
-        """The partitions that are being reassigned, and the replicas that they have meanwhile; ``None``: unknown."""
+        """The partitions with a running reassignment, and their current replicas; ``None``: unknown."""
         found: dict[TopicPartition, tuple[int, ...]] = {}
 
         async def attempt() -> list[int]:
@@ -187,9 +188,14 @@ class Admin:
     ) -> ErrorCode:
         """Elect the preferred leaders (``None``: of all partitions), or any replica that is alive."""
         version = 2
-        kind = request_class(ApiKey.ELECT_LEADERS).TopicPartitions
-        topics = None if partitions is None else list(_by_topic(partitions).items())
-        wanted = topics and [kind(version=version, topic=name, partitions=numbers) for name, numbers in topics]
+        kind = messages.ElectLeadersRequest.TopicPartitions
+        wanted = (
+            None
+            if partitions is None
+            else [
+                kind(version=version, topic=name, partitions=numbers) for name, numbers in _by_topic(partitions).items()
+            ]
+        )
 
         async def attempt() -> list[int]:
             answer = await self._ask_controller(
@@ -206,7 +212,7 @@ class Admin:
 
     async def end_offset(self, partition: TopicPartition) -> int:
         """The high watermark; -1 if the leader does not answer."""
-        kind, version = request_class(ApiKey.LIST_OFFSETS).ListOffsetsTopic, 7
+        kind, version = messages.ListOffsetsRequest.ListOffsetsTopic, 7
         asked = kind.ListOffsetsPartition(
             version=version, partition_index=partition.partition, current_leader_epoch=-1, timestamp=_LATEST
         )
@@ -229,7 +235,7 @@ class Admin:
     async def delete_records(self, partition: TopicPartition, offset: int) -> ErrorCode:
         """Delete the records of a partition below ``offset``."""
         self._host.note(Deleting(str(partition), offset))
-        kind, version = request_class(ApiKey.DELETE_RECORDS).DeleteRecordsTopic, 2
+        kind, version = messages.DeleteRecordsRequest.DeleteRecordsTopic, 2
         asked = kind.DeleteRecordsPartition(version=version, partition_index=partition.partition, offset=offset)
         topics = [kind(version=version, name=partition.topic, partitions=[asked])]
 
@@ -242,9 +248,9 @@ class Admin:
         return await self._persist(attempt)
 
     async def alter_configs(self, kind: int, name: str, values: Mapping[str, str | None]) -> ErrorCode:
-        """Set configurations of a topic (:data:`TOPIC`) or a broker (:data:`BROKER`, ``""``: of all); ``None`` takes
-        an override back."""
-        make, version = request_class(ApiKey.INCREMENTAL_ALTER_CONFIGS).AlterConfigsResource, 1
+        """Set configurations of a topic (:data:`TOPIC`) or a broker (:data:`BROKER`, ``""``: of all); ``None`` deletes
+        an override."""
+        make, version = messages.IncrementalAlterConfigsRequest.AlterConfigsResource, 1
         resource = make(
             version=version,
             resource_type=kind,
@@ -298,7 +304,7 @@ class Admin:
 
         return None if await self._persist(attempt) else found
 
-    # How it is asked
+    # Requests
 
     def _leader(self, partition: TopicPartition) -> int:
         self.cluster.want((partition.topic,))
@@ -307,7 +313,7 @@ class Admin:
             raise ApiError(E.LEADER_NOT_AVAILABLE)
         return node
 
-    async def _ask_controller(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
+    async def _ask_controller(self, key: ApiKey, version: int, /, **fields: object) -> Any:
         if self.cluster.controller not in self.cluster.nodes:
             raise ApiError(E.NOT_CONTROLLER)
         # The controller waits for the replicas before it answers.

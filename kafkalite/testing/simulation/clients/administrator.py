@@ -1,6 +1,6 @@
 """A random administrator: topics are created, grown, reassigned, configured, trimmed and deleted during a history.
 
-Answers to: ``kafka-topics``, ``kafka-reassign-partitions``, ``kafka-configs``, … in the hands of a restless operator.
+Answers to: ``kafka-topics``, ``kafka-reassign-partitions``, ``kafka-configs``, … in the hands of an operator.
 Deterministic.
 """
 
@@ -57,7 +57,7 @@ _EXPECTED: Mapping[str, frozenset[ErrorCode]] = {
         E.ELECTION_NOT_NEEDED,
         E.PREFERRED_LEADER_NOT_AVAILABLE,
         E.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        # Of a topic that is being deleted.
+        # For a topic that is being deleted.
         E.INVALID_TOPIC_EXCEPTION,
     },
     "grow": _MISSING | _TOO_FEW | {E.INVALID_PARTITIONS, E.REASSIGNMENT_IN_PROGRESS},
@@ -69,13 +69,13 @@ _EXPECTED: Mapping[str, frozenset[ErrorCode]] = {
     "trim": _MISSING | {E.OFFSET_OUT_OF_RANGE},
     "delete_group": frozenset((E.NON_EMPTY_GROUP, E.GROUP_ID_NOT_FOUND)),
 }
-"""Errors that are allowed for each action, because no broker is to blame for them."""
+"""Errors that each action may get without a defect of a broker."""
 
 
 @dataclass(frozen=True)
 class AdministratorSettings:
-    """What may be done to what: ``topics`` are changed and never deleted, ``trimmed`` lose their oldest records,
-    ``spare`` come and go, ``groups`` (without members) are deleted."""
+    """Targets of the actions: ``topics`` are changed and never deleted, ``trimmed`` lose their oldest records,
+    ``spare`` are created and deleted, ``groups`` (without members) are deleted."""
 
     name: str
     topics: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Administrator:
     def __init__(self, host: ClientHost, settings: AdministratorSettings) -> None:
         self.settings = settings
         self.done: dict[str, int] = {}
-        """How often each thing was done with success."""
+        """Number of successes of each action."""
         self._host = host
         self._admin = Admin(host, settings.name, patience=settings.patience)
         self._stopping = False
@@ -115,18 +115,18 @@ class Administrator:
         }
 
     def stop(self) -> None:
-        """End after what is under way."""
+        """End after the current action."""
         self._stopping = True
         self._wakeup.wake()
 
     def kill(self) -> None:
-        """End at once, as a process that is killed."""
+        """End at once, like a killed process."""
         self._stopping = True
         self._admin.close()
         self._wakeup.wake()
 
     async def run(self) -> None:
-        """Administrate until :meth:`stop`; reassignments that are left over go on."""
+        """Perform actions until :meth:`stop`; running reassignments continue."""
         settings, rng = self.settings, self._host.rng
         self._admin.cluster.want((*settings.topics, *settings.trimmed, *settings.spare))
         names = [name for name in self._actions if settings.weights.get(name, 0) > 0]
@@ -148,7 +148,7 @@ class Administrator:
             self._host.unexpected(self.settings.name, name, code)
 
     def _partition(self, topics: tuple[str, ...]) -> TopicPartition | None:
-        """Some partition of some of the topics that are there."""
+        """A random partition of the existing ones of ``topics``."""
         known = [topic for topic in topics if topic in self._admin.cluster.topics]
         if not known:
             return None

@@ -1,4 +1,4 @@
-"""The cluster as a client sees it: brokers, leaders with their epochs, and a connection to each broker.
+"""A client's metadata of the cluster (brokers, leaders with their epochs), and a connection to each broker.
 
 Answers to: ``org.apache.kafka.clients.{Metadata,NetworkClient,ClusterConnectionStates}``. Deterministic.
 """
@@ -14,6 +14,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.network.client import ConnectionLost
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
 from kafkalite.protocol.errors import ProtocolError
@@ -66,7 +67,7 @@ class _Peer:
 
 
 class ClusterClient:
-    """One client's view. ``changed`` is called when metadata arrived or a connection was opened or lost."""
+    """One client's metadata and connections. ``changed`` is called at new metadata and new or lost connections."""
 
     def __init__(self, host: ClientHost, name: str, patience: Patience | None = None) -> None:
         self.host = host
@@ -77,7 +78,7 @@ class ClusterClient:
         self.nodes: dict[int, tuple[str, int]] = {}
         self.controller = -1
         self.topics: dict[str, int] = {}
-        """Topic → number of partitions, of those that were asked for and are there."""
+        """Topic → number of partitions, of the wanted topics that exist."""
         self.topic_ids: dict[str, uuid.UUID] = {}
         self._leaders: dict[TopicPartition, Leader] = {}
         self._wanted: dict[str, None] = {}
@@ -87,7 +88,7 @@ class ClusterClient:
         self._fetched_at = -1e9
         self._closed = False
 
-    # What is known
+    # Wanted topics and their leaders
 
     def want(self, topics: Iterable[str]) -> None:
         """Keep the metadata of these topics."""
@@ -95,11 +96,6 @@ class ClusterClient:
             if topic not in self._wanted:
                 self._wanted[topic] = None
                 self.request_update()
-
-    def unwant(self, topic: str) -> None:
-        """Forget a topic."""
-        self._wanted.pop(topic, None)
-        self._forget(topic)
 
     def leader(self, partition: TopicPartition) -> Leader:
         """The leader; :data:`NO_LEADER` if it is not known, and then metadata are requested."""
@@ -145,7 +141,7 @@ class ClusterClient:
         self._updating = False
 
     async def _refresh(self) -> None:
-        kind = request_class(ApiKey.METADATA).MetadataRequestTopic
+        kind = messages.MetadataRequest.MetadataRequestTopic
         topics = list(self._wanted)
         answer = await self.ask_any(
             ApiKey.METADATA,
@@ -203,7 +199,7 @@ class ClusterClient:
     # Connections
 
     def ready(self, node: int) -> Link | None:
-        """The open connection to a broker; without one it is being opened, and ``changed`` will be called."""
+        """The open connection to a broker. If there is none, it is opened, and ``changed`` will be called."""
         address = self.nodes.get(node)
         if address is None or self._closed:
             return None
@@ -219,7 +215,7 @@ class ClusterClient:
         peer = self._peers.setdefault(address, _Peer())
         if peer.link is None or not peer.link.connected:
             if peer.opening:
-                # Two of a client's coroutines want it: the second comes again.
+                # Another coroutine of this client opens the connection already, so try again later.
                 await self.host.sleep(self.patience.connect / 4)
             else:
                 await self._open(address, peer)
@@ -256,10 +252,12 @@ class ClusterClient:
 
     # Requests
 
-    async def ask(self, link: Link, key: ApiKey, version: int, timeout: float | None = None, /, **fields: Any) -> Any:
-        """One request, fields under kafka-python's names, and the decoded answer.
+    async def ask(
+        self, link: Link, key: ApiKey, version: int, timeout: float | None = None, /, **fields: object
+    ) -> Any:
+        """Send one request, with kafka-python's names of fields; returns the decoded answer.
 
-        Raises :class:`ConnectionLost`, also where the answer cannot be decoded, which is a violation.
+        Raises :class:`ConnectionLost`, also if the answer cannot be decoded, which is a violation.
         """
         body = encode_request(key, version, request_class(key)(version=version, **fields))
         answer = await link.send(int(key), version, body, self.patience.request if timeout is None else timeout)
@@ -270,8 +268,8 @@ class ClusterClient:
             link.close()
             raise ConnectionLost(str(error)) from None
 
-    async def ask_any(self, key: ApiKey, version: int, timeout: float | None = None, /, **fields: Any) -> Any:
-        """The same of any broker: one to which a connection is open, else one by chance."""
+    async def ask_any(self, key: ApiKey, version: int, timeout: float | None = None, /, **fields: object) -> Any:
+        """:meth:`ask` of any broker: one with an open connection, otherwise a random one."""
         known = dict.fromkeys(self.nodes.values())
         links = [peer.link for address, peer in self._peers.items() if peer.link is not None and address in known]
         links = [link for link in links if link.connected]
@@ -290,9 +288,9 @@ class ClusterClient:
         raise lost
 
     async def ask_node(
-        self, node: int, key: ApiKey, version: int, timeout: float | None = None, /, **fields: Any
+        self, node: int, key: ApiKey, version: int, timeout: float | None = None, /, **fields: object
     ) -> Any:
-        """The same of one broker."""
+        """:meth:`ask` of one broker."""
         if node not in self.nodes:
             self.request_update()
             await self.updated.wait(self.patience.retry_max)

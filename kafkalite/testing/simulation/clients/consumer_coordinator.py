@@ -1,4 +1,4 @@
-"""One member of a consumer group as its coordinator sees it: join, sync, heartbeat, leave, offsets.
+"""The membership of one member of a consumer group: join, sync, heartbeat, leave, offsets.
 
 Answers to: ``org.apache.kafka.clients.consumer.internals.{AbstractCoordinator,ConsumerCoordinator}``. Deterministic.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.network.client import ConnectionLost
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import request_class
 from kafkalite.testing.history.events import (
     Heartbeat,
     Heartbeating,
@@ -51,6 +52,23 @@ _VERSIONS = {
     ApiKey.OFFSET_COMMIT: 8,
     ApiKey.OFFSET_FETCH: 7,
 }
+_OffsetsTopic: TypeAlias = messages.OffsetCommitRequest.OffsetCommitRequestTopic
+_Offsets: TypeAlias = Mapping[TopicPartition, tuple[int, int]]
+"""Offset of each partition, and the leader epoch before it."""
+_LATE_REFUSALS: Final = RETRIABLE | {
+    E.ILLEGAL_GENERATION,
+    E.UNKNOWN_MEMBER_ID,
+    E.FENCED_INSTANCE_ID,
+    E.REBALANCE_IN_PROGRESS,
+}
+"""Answers to requests of a generation that is over."""
+
+
+class _Membership(NamedTuple):
+    """A member id in a generation."""
+
+    member_id: str
+    generation: int
 
 
 class EvictedError(Exception):
@@ -72,7 +90,11 @@ class MembershipSettings:
 
 class ConsumerCoordinator:
     """The requests to the coordinator. ``owner`` is the member's name in the history. After a lost connection, or
-    a retriable error, each call returns a value for failure; :class:`EvictedError` is final."""
+    a retriable error, each call returns a value for failure; :class:`EvictedError` is final.
+
+    After each join it repeats a heartbeat and a commit of the generation before, as if the network had held them back;
+    the coordinator must refuse them.
+    """
 
     def __init__(self, cluster: ClusterClient, owner: str, settings: MembershipSettings) -> None:
         self.settings = settings
@@ -83,11 +105,15 @@ class ConsumerCoordinator:
         self.rejoin = True
         """Whether it has to join (again)."""
         self.owned: tuple[TopicPartition, ...] = ()
-        """What it reported as owned at its last join; kept by the caller."""
+        """The partitions that it reported as owned at its last join; the caller sets them."""
         self._cluster = cluster
         self._host = cluster.host
         self._owner = owner
         self._coordinator = CoordinatorLookup(cluster, GROUP, settings.group)
+        self._given = _Membership("", NO_GENERATION)
+        """The membership with the last assignment."""
+        self._answered: _Offsets = {}
+        """The last commit with an answer under that membership."""
 
     def close(self) -> None:
         """Send no more requests."""
@@ -99,11 +125,11 @@ class ConsumerCoordinator:
         """Join the next generation; returns the assignment, or ``None`` if that failed and must be tried again."""
         settings = self.settings
         subscription = encode_subscription(ConsumerProtocolSubscription(settings.topics, self.owned))
-        kind = request_class(ApiKey.JOIN_GROUP)
+        kind = messages.JoinGroupRequest
         version = _VERSIONS[ApiKey.JOIN_GROUP]
         answer = await self._ask(
             ApiKey.JOIN_GROUP,
-            # The coordinator answers when the other members have joined, or their time is over.
+            # The coordinator answers when the other members have joined, or after the rebalance timeout.
             settings.rebalance_timeout + self._cluster.patience.request,
             session_timeout_ms=int(settings.session_timeout * 1000),
             rebalance_timeout_ms=int(settings.rebalance_timeout * 1000),
@@ -128,7 +154,7 @@ class ConsumerCoordinator:
             assignments = self._assign(answer.members)
         return await self._sync(assignments)
 
-    def _assign(self, members: Iterable[Any]) -> dict[str, bytes]:
+    def _assign(self, members: Iterable[messages.JoinGroupResponse.JoinGroupResponseMember]) -> dict[str, bytes]:
         """The leader's task: compute the assignment of all members."""
         subscriptions: dict[str, ConsumerProtocolSubscription] = {}
         instances: dict[str, str | None] = {}
@@ -149,7 +175,7 @@ class ConsumerCoordinator:
         return {member: encode_assignment(partitions) for member, partitions in found.items()}
 
     async def _sync(self, assignments: Mapping[str, bytes]) -> tuple[TopicPartition, ...] | None:
-        kind = request_class(ApiKey.SYNC_GROUP)
+        kind = messages.SyncGroupRequest
         version = _VERSIONS[ApiKey.SYNC_GROUP]
         answer = await self._ask(
             ApiKey.SYNC_GROUP,
@@ -177,27 +203,48 @@ class ConsumerCoordinator:
         self.rejoin = self.lost = False
         names = tuple(map(str, assigned))
         self._host.note(Owned(self.settings.group, self.generation, self._owner, names, self._coordinator.broker))
+        former, commit = self._given, self._answered
+        self._given, self._answered = _Membership(self.member_id, self.generation), {}
+        if NO_GENERATION < former.generation < self.generation:
+            spawn(self._repeat(former, commit), f"late requests of {self._owner}")
         return assigned
+
+    async def _repeat(self, former: _Membership, commit: _Offsets) -> None:
+        """Send a heartbeat and a commit of the generation before again; promises judge an acknowledgement."""
+        if former.member_id == self.member_id:
+            code = await self._heartbeat(former)
+            if code and code not in _LATE_REFUSALS:
+                self._host.unexpected(self._owner, "late Heartbeat", code)
+        if commit:
+            answer = await self._send_commit(former, commit)
+            for code in self._note_committed(former, commit, answer).values():
+                if code not in _LATE_REFUSALS:
+                    self._host.unexpected(self._owner, "late OffsetCommit", code)
 
     async def heartbeat(self) -> bool:
         """Send a heartbeat; returns whether the coordinator received it."""
-        who = self.settings.group, self.generation, self._owner, self.member_id
-        self._host.note(Heartbeating(*who))
-        answer = await self._ask(ApiKey.HEARTBEAT, None, **self._identity())
-        if answer is None:
-            return False
-        code = ErrorCode(answer.error_code)
+        code = await self._heartbeat(_Membership(self.member_id, self.generation))
         if code:
             self._refused("Heartbeat", code)
-        else:
-            self._host.note(Heartbeat(*who, self._coordinator.broker))
         return code in (E.NONE, E.REBALANCE_IN_PROGRESS)
+
+    async def _heartbeat(self, membership: _Membership) -> ErrorCode | None:
+        """Send a heartbeat; the error of the answer, ``None`` without an answer."""
+        who = self.settings.group, membership.generation, self._owner, membership.member_id
+        self._host.note(Heartbeating(*who))
+        answer = await self._ask(ApiKey.HEARTBEAT, None, **self._identity(membership))
+        if answer is None:
+            return None
+        code = ErrorCode(answer.error_code)
+        if not code:
+            self._host.note(Heartbeat(*who, self._coordinator.broker))
+        return code
 
     async def leave(self) -> None:
         """Leave the group; static members do not, because they will come back."""
         if not self.member_id or self.settings.instance is not None:
             return
-        kind = request_class(ApiKey.LEAVE_GROUP)
+        kind = messages.LeaveGroupRequest
         version = _VERSIONS[ApiKey.LEAVE_GROUP]
         member = kind.MemberIdentity(
             version=version, member_id=self.member_id, group_instance_id=None, reason="the client ends"
@@ -209,14 +256,33 @@ class ConsumerCoordinator:
 
     # Offsets
 
-    async def commit(self, offsets: Mapping[TopicPartition, tuple[int, int]]) -> bool:
+    async def commit(self, offsets: _Offsets) -> bool:
         """Commit offsets (with the leader epochs before them); returns whether that succeeded."""
-        group, generation, host = self.settings.group, self.generation, self._host
-        kind = request_class(ApiKey.OFFSET_COMMIT).OffsetCommitRequestTopic
+        group, host = self.settings.group, self._host
+        membership = _Membership(self.member_id, self.generation)
+        answer = await self._send_commit(membership, offsets)
+        if answer is None:
+            for partition, (offset, _) in offsets.items():
+                host.note(OffsetUnknown(group, str(partition), offset))
+            return False
+        if membership == self._given:
+            self._answered = dict(offsets)
+        refused = self._note_committed(membership, offsets, answer)
+        for partition, code in refused.items():
+            if code is E.REQUEST_TIMED_OUT:
+                # The coordinator may still execute the commit.
+                host.note(OffsetUnknown(group, str(partition), offsets[partition][0]))
+            self._refused("OffsetCommit", code)
+        return not refused
+
+    async def _send_commit(self, membership: _Membership, offsets: _Offsets) -> Any:
+        """Send a commit; its answer, ``None`` without one."""
+        host = self._host
+        kind = _OffsetsTopic
         version = _VERSIONS[ApiKey.OFFSET_COMMIT]
-        topics: dict[str, list[Any]] = {}
+        topics: dict[str, list[_OffsetsTopic.OffsetCommitRequestPartition]] = {}
         for (topic, number), (offset, epoch) in sorted(offsets.items()):
-            host.note(OffsetCommitting(group, f"{topic}-{number}", offset, generation))
+            host.note(OffsetCommitting(self.settings.group, f"{topic}-{number}", offset, membership.generation))
             topics.setdefault(topic, []).append(
                 kind.OffsetCommitRequestPartition(
                     version=version,
@@ -226,32 +292,29 @@ class ConsumerCoordinator:
                     committed_metadata="",
                 )
             )
-        answer = await self._ask(
+        return await self._ask(
             ApiKey.OFFSET_COMMIT,
             None,
-            generation_id_or_member_epoch=generation,
-            member_id=self.member_id,
+            generation_id_or_member_epoch=membership.generation,
+            member_id=membership.member_id,
             group_instance_id=self.settings.instance,
             topics=[kind(version=version, name=name, partitions=found) for name, found in topics.items()],
         )
-        if answer is None:
-            for partition, (offset, _) in offsets.items():
-                host.note(OffsetUnknown(group, str(partition), offset))
-            return False
-        done = True
-        for topic in answer.topics:
+
+    def _note_committed(
+        self, membership: _Membership, offsets: _Offsets, answer: Any
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Note the acknowledged offsets of an answer to a commit; returns the errors of the others."""
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for topic in () if answer is None else answer.topics:
             for found in topic.partitions:
                 partition = TopicPartition(topic.name, found.partition_index)
                 if found.error_code:
-                    done = False
-                    code = ErrorCode(found.error_code)
-                    if code is E.REQUEST_TIMED_OUT:
-                        # The coordinator goes on with it.
-                        host.note(OffsetUnknown(group, str(partition), offsets[partition][0]))
-                    self._refused("OffsetCommit", code)
+                    refused[partition] = ErrorCode(found.error_code)
                 else:
-                    host.note(OffsetCommitted(group, str(partition), offsets[partition][0], generation))
-        return done
+                    offset = offsets[partition][0]
+                    self._host.note(OffsetCommitted(self.settings.group, str(partition), offset, membership.generation))
+        return refused
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
         """The group's committed offsets of these partitions, -1 for none; ``None`` if no answer is possible now."""
@@ -259,7 +322,7 @@ class ConsumerCoordinator:
         wanted = sorted(partitions)
         if not wanted:
             return {}
-        kind = request_class(ApiKey.OFFSET_FETCH).OffsetFetchRequestTopic
+        kind = messages.OffsetFetchRequest.OffsetFetchRequestTopic
         version = _VERSIONS[ApiKey.OFFSET_FETCH]
         topics: dict[str, list[int]] = {}
         for topic, number in wanted:
@@ -290,18 +353,18 @@ class ConsumerCoordinator:
             self._host.note(OffsetFetched(self._owner, group, str(partition), offset, self._coordinator.broker))
         return found
 
-    # What errors mean
+    # Errors
 
-    async def _ask(self, key: ApiKey, timeout: float | None, /, **fields: Any) -> Any:
+    async def _ask(self, key: ApiKey, timeout: float | None, /, **fields: object) -> Any:
         try:
             return await self._coordinator.ask(key, _VERSIONS[key], timeout, group_id=self.settings.group, **fields)
         except (ConnectionLost, ApiError):
             return None
 
-    def _identity(self) -> dict[str, Any]:
+    def _identity(self, membership: _Membership) -> dict[str, object]:
         return {
-            "generation_id": self.generation,
-            "member_id": self.member_id,
+            "generation_id": membership.generation,
+            "member_id": membership.member_id,
             "group_instance_id": self.settings.instance,
         }
 

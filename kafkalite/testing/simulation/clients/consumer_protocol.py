@@ -26,14 +26,14 @@ class ConsumerProtocolSubscription(NamedTuple):
 
 
 def encode_subscription(subscription: ConsumerProtocolSubscription) -> bytes:
-    """As JoinGroup carries it."""
+    """The bytes of a subscription in JoinGroup."""
     topics = b"".join(map(_text, subscription.topics))
     head = _INT16.pack(_VERSION) + _INT32.pack(len(subscription.topics)) + topics
     return head + _NO_DATA + _encode_partitions(subscription.owned)
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """The inverse. Raises ``struct.error`` and ``UnicodeDecodeError`` for malformed bytes."""
+    """The inverse of :func:`encode_subscription`. Raises ``struct.error`` and ``UnicodeDecodeError``."""
     version, count = struct.unpack_from(">hi", data)
     at = 6
     topics = []
@@ -47,12 +47,13 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """As SyncGroup carries it."""
+    """The bytes of an assignment in SyncGroup."""
     return _INT16.pack(_VERSION) + _encode_partitions(partitions) + _NO_DATA
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The inverse; empty if the coordinator has no assignment. Raises as :func:`decode_subscription`."""
+    """The inverse of :func:`encode_assignment`; empty if the coordinator has no assignment. Raises the errors of
+    :func:`decode_subscription`."""
     return _decode_partitions(data, 2) if data else ()
 
 

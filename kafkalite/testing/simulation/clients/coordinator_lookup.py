@@ -1,4 +1,4 @@
-"""The coordinator of a group or a transactional id, and a connection to it that no other request waits on.
+"""The coordinator of a group or a transactional id, and a connection for its requests only.
 
 Answers to: ``TransactionManager.FindCoordinatorHandler`` and ``AbstractCoordinator.lookupCoordinator``. Deterministic.
 """
@@ -34,12 +34,12 @@ class CoordinatorLookup:
         self._linked_to = ""
         self.broker = ""
         self._sent: Future[None] | None = None
-        """Done once the last request is sent, or could not be."""
+        """Done once the last request was sent, or failed before."""
         self._closed = False
 
-    async def ask(self, key: ApiKey, version: int, timeout: float | None = None, /, **fields: Any) -> Any:
-        """One request to it. Raises :class:`ConnectionLost`, and ``ApiError`` while it cannot be found."""
-        # As Java's client, send the requests that wait for the coordinator in their order: a later commit must not
+    async def ask(self, key: ApiKey, version: int, timeout: float | None = None, /, **fields: object) -> Any:
+        """Send one request to it. Raises :class:`ConnectionLost`, and ``ApiError`` while it cannot be found."""
+        # Send the requests that wait for the coordinator in order, like Java's client, because a later commit must not
         # overtake an earlier one.
         before, sent = self._sent, Future[None]()
         self._sent = sent

@@ -17,7 +17,7 @@ INITIAL, FINAL = 0, -1
 _MAX_EPOCH = 0x7FFFFFFF
 
 Wanted = tuple[int, Leader, uuid.UUID]
-"""What a partition is fetched with: offset, leader, topic id."""
+"""Fields of a partition's fetch: offset, leader, topic id."""
 
 
 class FetchSessionHandler:
@@ -37,7 +37,7 @@ class FetchSessionHandler:
     def build(
         self, wanted: Mapping[TopicPartition, Wanted], max_bytes: int, by_id: bool
     ) -> tuple[list[FetchPartition], list[ForgottenPartition]]:
-        """The partitions to send, and those to forget, for ``wanted`` to be fetched."""
+        """The partitions to send, and the partitions to forget, for a fetch of ``wanted``."""
         full = self.epoch == INITIAL
         named: list[FetchPartition] = []
         forgotten: list[ForgottenPartition] = []
@@ -72,25 +72,25 @@ class FetchSessionHandler:
     def answered(self, code: ErrorCode, session_id: int, answered: list[TopicPartition]) -> bool:
         """Process an answer's header; returns whether the answer's partitions may be used."""
         if code:
-            self.begin_anew(keep_id=code is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            self.reset(keep_id=code is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return False
         if self.epoch == INITIAL:
             if session_id == 0 or set(answered) != set(self._sent):
                 complete = set(answered) == set(self._sent)
-                self.begin_anew(keep_id=False)
+                self.reset(keep_id=False)
                 return complete
             self.id, self.epoch = session_id, 1
             return True
         if any(partition not in self._sent for partition in answered) or session_id not in (0, self.id):
-            self.begin_anew(keep_id=True)
+            self.reset(keep_id=True)
             return False
         if session_id == 0:
-            self.begin_anew(keep_id=False)
+            self.reset(keep_id=False)
         else:
             self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
         return True
 
-    def begin_anew(self, *, keep_id: bool) -> None:
+    def reset(self, *, keep_id: bool) -> None:
         """The next request is a full one; ``keep_id``: it ends the old session, too."""
         self.epoch = INITIAL
         if not keep_id:

@@ -16,8 +16,8 @@ from kafkalite.common.tasks import spawn
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.log.producer_state import read_marker
 from kafkalite.network.client import ConnectionLost
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import request_class
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.fetch import FetchRequest, encode_fetch_request
 from kafkalite.protocol.fetch_response import FetchPartitionResponse, FetchResponse, decode_fetch_response
@@ -195,7 +195,7 @@ class Fetcher:
                 settings.version, await link.send(int(ApiKey.FETCH), settings.version, body, timeout)
             )
         except ConnectionLost:
-            session.begin_anew(keep_id=True)
+            session.reset(keep_id=True)
             self._cluster.request_update()
             for position in positions:
                 position.replica = -1
@@ -203,7 +203,7 @@ class Fetcher:
         except ProtocolError as error:
             self._host.violation(f"{self._reader}: {error}")
             link.close()
-            session.begin_anew(keep_id=True)
+            session.reset(keep_id=True)
         else:
             if not self._closed:
                 self._answered(node, session, answer, asked, wanted)
@@ -277,13 +277,14 @@ class Fetcher:
         if not isinstance(records, memoryview) or not len(records):
             return False
         start = position.offset
+        given: list[Given] = []
         try:
-            given = self._read(position, records, entry, end)
+            self._read(position, records, entry, end, given)
         except CorruptRecordError as error:
+            # The position is behind the batches before the damaged one: their records are delivered, as in Java.
             if E.CORRUPT_MESSAGE not in self._host.tolerated:
                 self._host.violation(f"{self._reader}: {position.partition} from offset {start}: {error}")
             self._back_off(position, 1.0)
-            return False
         if position.offset == start:
             return False
         isolation = self._settings.isolation
@@ -296,11 +297,13 @@ class Fetcher:
             self._deliver(position.partition, given, position)
         return True
 
-    def _read(self, position: Position, records: memoryview, entry: FetchPartitionResponse, end: int) -> list[Given]:
-        """The records from the position on that its isolation shows; moves the position behind the last batch."""
+    def _read(
+        self, position: Position, records: memoryview, entry: FetchPartitionResponse, end: int, given: list[Given]
+    ) -> None:
+        """Add the records from the position on that its isolation shows to ``given``, and move the position behind the
+        last batch. Raises :class:`CorruptRecordError` at a damaged batch, with the position at that batch."""
         aborted = deque(sorted(entry.aborted or (), key=lambda each: each[1]))
         hidden: dict[int, None] = {}
-        given: list[Given] = []
         committed = self._settings.isolation is Isolation.READ_COMMITTED
         for place, header in iter_headers(records, allow_partial_tail=True):
             if header.last_offset < position.offset:
@@ -321,7 +324,6 @@ class Fetcher:
             elif not (committed and header.is_transactional and header.producer_id in hidden):
                 given += self._visible(position, records, header, place)
             position.offset, position.epoch = header.next_offset, header.leader_epoch
-        return given
 
     def _visible(self, position: Position, records: memoryview, header: BatchHeader, place: int) -> list[Given]:
         return [
@@ -335,7 +337,7 @@ class Fetcher:
     async def _reset(self, position: Position) -> None:
         """Ask for the offset to begin at."""
         partition, leader = position.partition, position.leader
-        kind = request_class(ApiKey.LIST_OFFSETS).ListOffsetsTopic
+        kind = messages.ListOffsetsRequest.ListOffsetsTopic
         asked = kind.ListOffsetsPartition(
             version=_OFFSETS_VERSION,
             partition_index=partition.partition,
@@ -358,7 +360,7 @@ class Fetcher:
     async def _validate(self, position: Position) -> None:
         """Ask the new leader where the epoch of what was read last ends in its log."""
         partition, leader, epoch = position.partition, position.leader, position.epoch
-        kind = request_class(ApiKey.OFFSET_FOR_LEADER_EPOCH).OffsetForLeaderTopic
+        kind = messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         asked = kind.OffsetForLeaderPartition(
             version=_EPOCH_VERSION,
             partition=partition.partition,
@@ -384,7 +386,7 @@ class Fetcher:
                 position.stage = Stage.FETCH
         self.kick()
 
-    async def _ask_leader(self, position: Position, key: ApiKey, version: int, /, **fields: Any) -> Any:
+    async def _ask_leader(self, position: Position, key: ApiKey, version: int, /, **fields: object) -> Any:
         """The leader's answer about the position's partition; ``None`` if it is not usable."""
         try:
             answer = await self._cluster.ask_node(position.leader.node, key, version, **fields)

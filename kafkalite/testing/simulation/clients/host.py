@@ -25,7 +25,7 @@ class Link(Protocol):
         """Whether requests can be sent."""
 
     def connect(self, timeout: float = 10.0) -> Awaitable[None]:
-        """Open it. Raises :class:`~kafkalite.network.client.ConnectionLost`."""
+        """Open the connection. Raises :class:`~kafkalite.network.client.ConnectionLost`."""
 
     def send(
         self, api_key: int, version: int, body: list[Part] | bytes, timeout: float = 30.0
@@ -33,18 +33,18 @@ class Link(Protocol):
         """Send a request; the response's body."""
 
     def post(self, api_key: int, version: int, body: list[Part] | bytes) -> None:
-        """Send a request that no broker answers."""
+        """Send a request without an answer (Produce with acks=0)."""
 
     def close(self) -> None:
-        """Close it; what is under way fails."""
+        """Close the connection; outstanding requests fail."""
 
 
 @dataclass(frozen=True)
 class ClientHost:
-    """The machine that a client runs on.
+    """The machine of a client.
 
-    ``note`` takes the events of the history, ``violation`` one line about what no broker may do. ``tolerated`` are
-    errors that the faults of this history explain by now (a flipped bit: CORRUPT_MESSAGE).
+    ``note`` takes the events of the history, ``violation`` one line about a forbidden answer of a broker. ``tolerated``
+    are the errors that the faults of this history explain so far (a flipped bit: CORRUPT_MESSAGE).
     """
 
     clock: Clock
@@ -67,7 +67,7 @@ class ClientHost:
 
 
 class Wakeup:
-    """Lets coroutines wait until something happens, or until time has passed."""
+    """Lets coroutines wait for :meth:`wake`, or until time has passed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -75,7 +75,7 @@ class Wakeup:
         self._pending = False
 
     def wake(self) -> None:
-        """It happened: those that wait go on. The next to wait does so at once, where no coroutine waits now."""
+        """Resume all waiting coroutines; if there is none, the next :meth:`wait` returns at once."""
         if not self._waiting:
             self._pending = True
             return
@@ -84,7 +84,7 @@ class Wakeup:
             future.callback(None)
 
     async def wait(self, seconds: float) -> None:
-        """Return when :meth:`wake` is called, after ``seconds`` at the latest."""
+        """Return at :meth:`wake`, or after ``seconds``."""
         if self._pending:
             self._pending = False
             return

@@ -24,25 +24,25 @@ from kafkalite.testing.simulation.clients.positions import Position
 
 @dataclass(frozen=True)
 class MemberSettings:
-    """What a member does."""
+    """Settings of a member."""
 
     name: str
     membership: MembershipSettings
     commit: float = 0.5
     """Seconds between commits."""
     commits_first: bool = False
-    """Whether it commits before it checks its membership, as an application does whose work takes long."""
+    """Whether it commits before it checks its membership, like an application with slow processing."""
     in_flight: int = 1
-    """Most commits in progress; with one it waits for the answer before it releases partitions."""
+    """Greatest number of outstanding commits; with one it waits for the answer before it releases partitions."""
     dawdle: float = 0.0
-    """Seconds for which it works on at most, and heartbeats, once it knows that the group rebalances; if that is
-    longer than the rebalance may take, its generation ends without it (``CommitFailedException`` in Java)."""
+    """Greatest time in seconds for which it keeps reading after it knows of a rebalance; if that is longer than the
+    rebalance timeout, its generation ends meanwhile (``CommitFailedException`` in Java)."""
     fetch: FetchSettings = field(default_factory=FetchSettings)
     patience: Patience = field(default_factory=Patience)
 
 
 class GroupReader:
-    """Membership and fetcher together: what is assigned is read from where the group has committed.
+    """Membership and fetcher: the assigned partitions are read from the committed offsets.
 
     The eager protocol releases all partitions before it joins again, the cooperative one only reassigned ones.
     """
@@ -52,12 +52,12 @@ class GroupReader:
         self.membership = ConsumerCoordinator(cluster, membership.instance or name, membership)
         self.fetcher = Fetcher(cluster, name, fetch, self._take)
         self.consumed: dict[TopicPartition, tuple[int, int]] = {}
-        """The next offset of each partition of which something was read, with the leader epoch before it."""
+        """The next offset of each partition with read records, with the leader epoch before it."""
         self.given: list[tuple[TopicPartition, Given]] = []
         """Records that were read and not yet taken by the caller; kept if :attr:`keep` is set."""
         self.keep = False
         self._unplaced: tuple[TopicPartition, ...] = ()
-        """What is assigned and not read yet."""
+        """The assigned partitions that are not read yet."""
         self._cluster = cluster
         self._host = cluster.host
         self._heard = cluster.host.clock.monotonic()
@@ -65,15 +65,15 @@ class GroupReader:
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:
-        """What is read now."""
+        """The partitions that are read now."""
         return tuple(self.fetcher.positions)
 
     async def turn(self) -> bool:
-        """Join if necessary, else send a heartbeat; returns whether it is a member with an assignment. Raises
+        """Join if necessary, otherwise send a heartbeat; returns whether it is a member with an assignment. Raises
         :class:`EvictedError`."""
         membership, now = self.membership, self._host.clock.monotonic
         if membership.lost or now() - self._heard > membership.settings.session_timeout:
-            # Another member may read them by now.
+            # Another member may read the partitions now.
             self._give_up(())
             membership.rejoin = True
         if not membership.rejoin:
@@ -100,8 +100,8 @@ class GroupReader:
         return True
 
     async def _place(self) -> None:
-        """Begin to read what is assigned where the group has come to, if that can be told now: not while a transaction
-        may change it, for one."""
+        """Start to read the assigned partitions at the committed offsets, if these are known now; they are not while an
+        open transaction may change them, for example."""
         new = self._unplaced
         committed = await self.membership.committed(new) if new else None
         if committed is not None and self._unplaced == new:
@@ -109,7 +109,7 @@ class GroupReader:
             self.fetcher.assign({**dict.fromkeys(self.assigned, -1), **committed})
 
     async def rewind(self) -> None:
-        """Go back to what is committed, now or as soon as that can be told."""
+        """Go back to the committed offsets, as soon as these are known."""
         owned = (*self.assigned, *self._unplaced)
         self._give_up(())
         self._unplaced = owned
@@ -121,7 +121,7 @@ class GroupReader:
         self.membership.close()
 
     def _give_up(self, kept: tuple[TopicPartition, ...]) -> None:
-        """Read no partition but these any more."""
+        """Stop reading all partitions except ``kept``."""
         self.fetcher.assign({partition: -1 for partition in self.assigned if partition in kept})
         self._unplaced = tuple(partition for partition in self._unplaced if partition in kept)
         self.consumed = {partition: found for partition, found in self.consumed.items() if partition in kept}
@@ -139,7 +139,7 @@ class Member:
     def __init__(self, host: ClientHost, settings: MemberSettings) -> None:
         self.settings = settings
         self.commits = 0
-        """Commits that were acknowledged."""
+        """Number of acknowledged commits."""
         self.evicted = False
         """Whether another process took its instance id."""
         self._host = host
@@ -147,14 +147,14 @@ class Member:
         self._reader = GroupReader(self._cluster, settings.name, settings.membership, settings.fetch)
         self._cluster.changed = self._reader.fetcher.kick
         self._committed: dict[TopicPartition, tuple[int, int]] = {}
-        """What was asked last of each partition, unless that was refused."""
+        """The last requested commit of each partition, unless it was refused."""
         self._under_way = 0
         self._stopping = False
         self._killed = False
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:
-        """What it reads now."""
+        """The partitions that it reads now."""
         return self._reader.assigned
 
     def stop(self) -> None:
@@ -162,7 +162,7 @@ class Member:
         self._stopping = True
 
     def kill(self) -> None:
-        """End at once, as a process that is killed."""
+        """End at once, like a killed process."""
         self._stopping = self._killed = True
         self._reader.close()
         self._cluster.close()
@@ -177,7 +177,7 @@ class Member:
             while not self._stopping:
                 if reader.membership.rejoin:
                     await self._dawdle()
-                    # Before the partitions are released: the next owner continues from the committed offsets.
+                    # Before releasing the partitions, because the next owner continues from the committed offsets.
                     await self._commit(waits=True)
                 if settings.commits_first and host.clock.monotonic() >= due:
                     await self._commit()
@@ -196,19 +196,19 @@ class Member:
         self._cluster.close()
 
     async def _dawdle(self) -> None:
-        """Work on as a member of a generation that is about to end, until the coordinator says that it has ended."""
+        """Keep reading in a generation that is about to end, until the coordinator reports its end."""
         membership, host = self._reader.membership, self._host
         end = host.clock.monotonic() + self.settings.dawdle * host.rng.random() if self.settings.dawdle else 0.0
         while not (self._stopping or membership.lost or membership.generation < 0) and host.clock.monotonic() < end:
             await host.sleep(membership.settings.heartbeat * (0.8 + 0.4 * host.rng.random()))
-            # The first request after the end of the generation is the one that must be refused.
+            # Sometimes without a request, so that the first one after the end of the generation is the commit.
             if host.rng.random() < 0.5:
                 await self._commit()
             if not self._killed and not membership.lost:
                 await membership.heartbeat()
 
     async def _commit(self, waits: bool = False) -> None:
-        """Commit what was read since; ``waits``: for the answer, too. Heartbeats never wait for it."""
+        """Commit the positions; with ``waits`` wait for the answer. Heartbeats never wait for it."""
         membership = self._reader.membership
         due = {
             partition: found

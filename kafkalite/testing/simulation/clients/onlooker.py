@@ -15,7 +15,7 @@ from kafkalite.testing.simulation.clients.host import ClientHost
 
 @dataclass(frozen=True)
 class OnlookerSettings:
-    """Which groups it looks at, and of each the topics. ``pause``: seconds between two looks."""
+    """The observed groups with their topics. ``pause``: seconds between two requests."""
 
     name: str
     groups: tuple[MembershipSettings, ...]
@@ -23,7 +23,7 @@ class OnlookerSettings:
 
 
 class Onlooker:
-    """Looks until it is stopped."""
+    """Requests committed offsets until it is stopped."""
 
     def __init__(self, host: ClientHost, settings: OnlookerSettings) -> None:
         self.settings = settings
@@ -33,18 +33,18 @@ class Onlooker:
         self._stopping = False
 
     def stop(self) -> None:
-        """End after the present look."""
+        """End after the current request."""
         self._stopping = True
 
     def kill(self) -> None:
-        """End at once, as a process that is killed."""
+        """End at once, like a killed process."""
         self._stopping = True
         for group in self._groups:
             group.close()
         self._cluster.close()
 
     async def run(self) -> None:
-        """Look until :meth:`stop`."""
+        """Request the offsets until :meth:`stop`."""
         cluster, host = self._cluster, self._host
         while not self._stopping:
             for group in self._groups:

@@ -13,7 +13,7 @@ from kafkalite.testing.simulation.clients.cluster import NO_LEADER, Leader
 
 
 class Stage(Enum):
-    """What a partition of a reader needs next."""
+    """The next step of a reader's partition."""
 
     RESET = auto()
     """An offset to begin at."""
@@ -34,19 +34,19 @@ class Position:
     stage: Stage = Stage.RESET
     not_before: float = 0.0
     replica: int = -1
-    """The replica that the leader told it to read from; -1: the leader itself."""
+    """The preferred read replica that the leader named; -1: the leader itself."""
     replica_until: float = 0.0
     busy: bool = False
-    """Whether a request about the position is under way."""
+    """Whether a request about the position is outstanding."""
     end: int = -1
-    """How far a reader of its isolation could read, as last told."""
+    """The last known end offset for readers with its isolation level."""
 
     def seek(self, offset: int, epoch: int = -1) -> None:
-        """Go on at ``offset``."""
+        """Continue at ``offset``."""
         self.offset, self.epoch, self.stage, self.replica = offset, epoch, Stage.FETCH, -1
 
     def led_by(self, leader: Leader) -> None:
-        """The metadata names a leader; another one, or a newer epoch, is asked whether the position is valid."""
+        """The metadata has a leader; if it is a new one, or has a newer epoch, the position must be validated."""
         if leader == self.leader or leader.epoch < self.leader.epoch:
             return
         self.leader, self.replica = leader, -1

@@ -17,7 +17,7 @@ from kafkalite.testing.history.events import ProducerKind, RecordId, Started
 from kafkalite.testing.simulation.clients.cluster import ClusterClient, Patience
 from kafkalite.testing.simulation.clients.errors import RETRIABLE
 from kafkalite.testing.simulation.clients.host import ClientHost
-from kafkalite.testing.simulation.clients.records import record_by_chance
+from kafkalite.testing.simulation.clients.records import random_record
 from kafkalite.testing.simulation.clients.sender import Sender, SenderSettings
 from kafkalite.testing.simulation.clients.sequences import ProducerId, Sequences
 
@@ -26,7 +26,7 @@ _NO_TIMEOUT = 0x7FFFFFFF
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """What a producer does: ``rate`` bunches a second, each of up to ``bunch`` records, until it is stopped, or has
+    """Settings of a producer: ``rate`` bunches a second, each of up to ``bunch`` records, until it is stopped, or has
     sent ``most`` records."""
 
     name: str
@@ -37,17 +37,18 @@ class ProducerSettings:
     most: int = 1_000_000
     padding: int = 0
     keys: int = 0
-    """Keys that the records are given by chance; 0: they have none."""
+    """Number of keys, of which each record gets a random one; 0: records have no keys."""
     tombstones: float = 0.0
-    """The part of the records with keys that delete their key."""
+    """Share of tombstones among the records with keys."""
     queued: int = 64
-    """Batches on their way at which it waits."""
+    """Number of queued batches at which it waits."""
     sender: SenderSettings = field(default_factory=SenderSettings)
     patience: Patience = field(default_factory=Patience)
 
 
 class Producer:
-    """Sends records to partitions by chance. :meth:`stop` lets it wait for what is in flight, :meth:`kill` does not."""
+    """Sends records to random partitions. After :meth:`stop` it waits for outstanding batches, after :meth:`kill`
+    not."""
 
     def __init__(self, host: ClientHost, settings: ProducerSettings) -> None:
         if settings.idempotent and settings.sender.acks != -1:
@@ -68,17 +69,17 @@ class Producer:
         return self._sender.acknowledged
 
     def stop(self) -> None:
-        """Send what is queued, and end."""
+        """Send the queued records, and end."""
         self._stopping = True
 
     def kill(self) -> None:
-        """End at once, as a process that is killed."""
+        """End at once, like a killed process."""
         self._stopping = self._killed = True
         self._sender.close()
         self._cluster.close()
 
     async def run(self) -> None:
-        """Send until :meth:`stop`; return when everything is acknowledged or given up."""
+        """Send until :meth:`stop`; return when all records are acknowledged or given up."""
         settings, host = self.settings, self._host
         sender = settings.sender
         kind = ProducerKind.IDEMPOTENT if settings.idempotent else ProducerKind.PLAIN
@@ -118,12 +119,10 @@ class Producer:
 
     def _record(self, identity: RecordId, timestamp: int) -> Record:
         settings = self.settings
-        return record_by_chance(
-            self._host.rng, identity, timestamp, settings.keys, settings.tombstones, settings.padding
-        )
+        return random_record(self._host.rng, identity, timestamp, settings.keys, settings.tombstones, settings.padding)
 
     async def _init(self, sequences: Sequences) -> bool:
-        """Get a producer id; ``False`` where the producer is to end without one."""
+        """Get a producer id; ``False`` if the producer must end without one."""
         while not self._stopping:
             try:
                 answer = await self._cluster.ask_any(

@@ -1,4 +1,4 @@
-"""A reader without a group: it is given all partitions of some topics, and reads them from the beginning.
+"""A reader without a group: it reads all partitions of some topics from the beginning.
 
 Answers to: ``org.apache.kafka.clients.consumer.KafkaConsumer`` with ``assign``. Deterministic.
 """
@@ -19,7 +19,7 @@ _LOOK = 1.0
 
 @dataclass(frozen=True)
 class ReaderSettings:
-    """What a reader does."""
+    """Settings of a reader."""
 
     name: str
     topics: tuple[str, ...]
@@ -49,7 +49,7 @@ class Reader:
         self._fetcher.progressed.wake()
 
     def kill(self) -> None:
-        """End at once, as a process that is killed."""
+        """End at once, like a killed process."""
         self._stopping = True
         self._fetcher.close()
         self._cluster.close()
@@ -65,8 +65,8 @@ class Reader:
         self._cluster.close()
 
     async def read_to(self, ends: dict[TopicPartition, int], seconds: float) -> bool:
-        """Read until each position is at its end or behind it, ``seconds`` at most; whether it came so far. For use
-        beside :meth:`run`."""
+        """Read until each position has reached its end, ``seconds`` at most; returns whether all have. For use beside
+        :meth:`run`."""
         deadline = self._host.clock.monotonic() + seconds
         while not all(self.positions.get(partition, -1) >= end for partition, end in ends.items()):
             left = deadline - self._host.clock.monotonic()

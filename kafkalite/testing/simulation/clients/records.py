@@ -24,10 +24,10 @@ def tombstone_of(record: RecordId, timestamp: int, key: bytes) -> Record:
     return Record(-1, timestamp, key, None, ((IDENTITY, _text(record)),))
 
 
-def record_by_chance(
+def random_record(
     rng: random.Random, record: RecordId, timestamp: int, keys: int, tombstones: float, padding: int
 ) -> Record:
-    """A record with one of ``keys`` keys, or (0) without one; ``tombstones``: the part that deletes its key."""
+    """A record with one of ``keys`` random keys, or (0) without one; ``tombstones``: the probability of a tombstone."""
     if not keys:
         return record_of(record, timestamp, None, padding)
     key = f"k{rng.randrange(keys)}".encode()
@@ -37,7 +37,7 @@ def record_by_chance(
 
 
 def identity_of(record: Record) -> RecordId | None:
-    """Which record this is; ``None`` where no client of a simulation wrote it."""
+    """The identity of a record; ``None`` if no client of a simulation wrote it."""
     text = record.value
     if text is None:
         text = next((content for name, content in record.headers if name == IDENTITY), None)

@@ -36,7 +36,7 @@ _EXPECTED = frozenset(
         E.TRANSACTION_ABORTABLE,
     )
 )
-"""Final answers other than success after which the sequence goes on."""
+"""Final answers other than success after which the sequence continues."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Sender:
         self._transactional_id = transactional_id
         self._on_failure = on_failure
         self.allowed: Callable[[TopicPartition], bool] = lambda _: True
-        """Whether a partition may be written to now: a transaction has to take it in first."""
+        """Whether a partition may be written to now; a transaction must contain it before."""
         self.acknowledged = 0
         """Records acknowledged so far."""
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
@@ -86,12 +86,12 @@ class Sender:
         self._flushing = False
         self._closed = False
         self.settled = Wakeup(cluster.host.clock)
-        """Woken when something in flight is done."""
+        """Woken when an outstanding batch is done."""
 
-    # What a caller does
+    # Calls of the producer
 
     def send(self, identity: RecordId, record: Record, partition: TopicPartition, transaction: int = -1) -> None:
-        """Queue a record; it is noted as sent. :meth:`kick` when all of a bunch are queued."""
+        """Queue a record, and record it as sent. Call :meth:`kick` after the last one of a bunch."""
         key = None if record.key is None else record.key.decode("utf-8", "replace")
         self._host.note(Sent(identity, str(partition), transaction, key, record.value is None))
         queue = self._queues.setdefault(partition, deque())
@@ -125,7 +125,7 @@ class Sender:
         self._flushing = False
 
     def drop_queued(self) -> None:
-        """Give up what was not sent yet: its transaction is aborted."""
+        """Give up the unsent batches, because their transaction is aborted."""
         for queue in self._queues.values():
             for batch in list(queue):
                 if batch.sequence == NONE:
@@ -139,14 +139,14 @@ class Sender:
         self.settled.wake()
 
     async def run(self) -> None:
-        """Send what is queued, until :meth:`close`."""
+        """Send the queued records until :meth:`close`."""
         while not self._closed:
             await self._wakeup.wait(self._turn())
 
     # One turn
 
     def _turn(self) -> float:
-        """Send what can be sent; the seconds until there may be more to do without anything having happened."""
+        """Send all sendable batches; returns the seconds until there may be more to do without any event."""
         now = self._host.clock.monotonic()
         self._expire(now)
         sequences = self._sequences
@@ -191,7 +191,7 @@ class Sender:
         return len(batch.records) >= self._settings.batch_records
 
     def _expire(self, now: float) -> None:
-        """Give up what waited, or was in flight, for too long."""
+        """Give up the batches whose delivery timeout is over."""
         limit = now - self._settings.delivery_timeout
         for queue in self._queues.values():
             while queue and queue[0].created <= limit:
@@ -301,15 +301,15 @@ class Sender:
         self._settle(batch)
         self.acknowledged += count
         if self._settings.acks != -1:
-            return  # the leader alone may lose it: nothing is promised
-        # A batch that was sent before may have been written by another leader than the one that acknowledges it.
+            return  # acks=1 promises nothing, because the leader may lose the record
+        # Unknown after a retry, because another leader than the acknowledging one may have written the batch.
         broker = node if batch.attempts == 1 else -1
         for index, (identity, _) in enumerate(batch.records):
             offset = base_offset + index if base_offset >= 0 else -1
             self._host.note(Acked(identity, str(batch.partition), offset, broker))
 
     def _failed(self, batch: ProducerBatch, code: ErrorCode, answer: ProducePartitionResponse | None) -> None:
-        """An attempt failed: the batch is sent again, or given up."""
+        """An attempt failed: repeat the batch, or give it up."""
         now = self._host.clock.monotonic()
         retry: bool | None = None
         if now - batch.created >= self._settings.delivery_timeout:

@@ -1,4 +1,4 @@
-"""Sequence numbers of an idempotent producer: given, kept by retries, resolved after losses, begun anew.
+"""Sequence numbers of an idempotent producer: assigned, kept by retries, resolved after losses, restarted.
 
 Answers to: ``org.apache.kafka.clients.producer.internals.{TxnPartitionMap,TxnPartitionEntry}`` and the part of
 ``TransactionManager`` that keeps sequences. Pure.
@@ -18,7 +18,7 @@ NONE = -1
 
 
 class ProducerId(NamedTuple):
-    """Producer id and epoch, as InitProducerId gives them."""
+    """Producer id and epoch of InitProducerId."""
 
     id: int
     epoch: int
@@ -29,7 +29,7 @@ NO_PRODUCER_ID = ProducerId(NONE, NONE)
 
 @dataclass(eq=False, slots=True)
 class ProducerBatch:
-    """Records on their way to one partition."""
+    """A batch of records for one partition."""
 
     partition: TopicPartition
     created: float
@@ -38,19 +38,19 @@ class ProducerBatch:
     attempts: int = 0
     not_before: float = 0.0
     sequence: int = NONE
-    """Of the first record; -1 until the batch is sent for the first time."""
+    """Sequence of the first record; -1 until the batch is sent for the first time."""
     producer: ProducerId = NO_PRODUCER_ID
     renumbered: bool = False
-    """Whether its sequence was begun anew after it had been sent."""
+    """Whether it got a new sequence after it had been sent."""
     on_wire: bool = False
     maybe_written: bool = False
-    """Whether some attempt may have reached a log."""
+    """Whether an attempt may have been written to a log."""
     done: bool = False
     data: memoryview | None = None
 
     @property
     def next_sequence(self) -> int:
-        """The sequence that follows its last record's."""
+        """The sequence after its last record's."""
         return self.sequence + len(self.records)
 
 
@@ -61,13 +61,13 @@ class _Entry:
     last_acked: int = NONE
     last_acked_offset: int = NONE
     in_flight: list[ProducerBatch] = field(default_factory=list)
-    """Batches with a sequence that are not done, retried ones too; ascending."""
+    """Outstanding batches with a sequence, retried ones included; ascending."""
     unresolved: int = NONE
-    """The sequence that would come next if a batch that was given up after it was sent had been written; -1: none."""
+    """The next sequence if a batch that was given up after it was sent has been written; -1: there is no such batch."""
 
 
 class Sequences:
-    """Those of all partitions. ``transactional`` producers leave a new epoch to their coordinator."""
+    """The sequences of all partitions. ``transactional`` producers get a new epoch from their coordinator."""
 
     def __init__(self, transactional: bool) -> None:
         self.producer = NO_PRODUCER_ID
@@ -81,7 +81,7 @@ class Sequences:
         return bool(self._to_rewrite)
 
     def begin(self, producer: ProducerId) -> None:
-        """A producer id and epoch of InitProducerId: all sequences begin anew."""
+        """Start all sequences again with a producer id and epoch of InitProducerId."""
         self.producer = producer
         self._entries.clear()
         self._to_rewrite.clear()
@@ -100,7 +100,7 @@ class Sequences:
         if batch.partition in self._to_rewrite:
             return False
         if batch.sequence != NONE:
-            # One that is sent again waits until all before it are done.
+            # A repeated batch waits until all batches before it are done.
             return entry.in_flight[0] is batch
         if entry.unresolved != NONE:
             return False
@@ -112,7 +112,7 @@ class Sequences:
             return
         entry = self._entry(batch.partition)
         if entry.producer != self.producer:
-            self._begin_anew(entry)
+            self._restart(entry)
         batch.producer, batch.sequence = entry.producer, entry.next_sequence
         entry.next_sequence += len(batch.records)
         entry.in_flight.append(batch)
@@ -120,7 +120,7 @@ class Sequences:
     # Outcomes
 
     def acknowledged(self, batch: ProducerBatch, offset: int) -> None:
-        """``batch`` was written; ``offset`` is that of its last record, -1 if it is not known."""
+        """``batch`` was written; ``offset`` is its last record's, -1 if unknown."""
         entry = self._entry(batch.partition)
         _remove(entry, batch)
         if batch.producer == entry.producer:
@@ -140,7 +140,7 @@ class Sequences:
                 self.require_bump(batch)
                 return True
             if entry.last_acked_offset < log_start_offset:
-                self._begin_anew(entry)
+                self._restart(entry)
                 return True
             return None
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -154,8 +154,8 @@ class Sequences:
         return None
 
     def failed(self, batch: ProducerBatch, code: ErrorCode | None, *, adjust: bool) -> None:
-        """``batch`` was given up; ``code`` is ``None`` where its time was over. ``adjust``: it was not written for
-        sure, so that its sequences are free again."""
+        """``batch`` was given up; ``code`` is ``None`` after the delivery timeout. ``adjust``: it was certainly not
+        written, so that its sequences are free again."""
         entry = self._entry(batch.partition)
         _remove(entry, batch)
         if batch.sequence == NONE or batch.producer != entry.producer or batch.partition in self._to_rewrite:
@@ -169,12 +169,12 @@ class Sequences:
             entry.unresolved = max(entry.unresolved, batch.next_sequence)
 
     def require_bump(self, batch: ProducerBatch) -> None:
-        """The sequences of this partition have a gap: they begin anew in a new epoch."""
+        """The sequences of this partition have a gap, and must start again in a new epoch."""
         if batch.producer == self._entry(batch.partition).producer:
             self._to_rewrite[batch.partition] = None
 
     def resolve(self) -> bool:
-        """Partitions where a batch was given up are settled once nothing is in flight there. ``False`` where a
+        """Settle the partitions where a batch was given up and no other is outstanding. Returns ``False`` if a
         transactional producer must abort."""
         for partition, entry in self._entries.items():
             if entry.unresolved == NONE or entry.in_flight:
@@ -189,10 +189,10 @@ class Sequences:
         return True
 
     def bump(self) -> list[ProducerBatch]:
-        """The next epoch, once none of the partitions that wait for it has a batch on the wire.
+        """Start the next epoch, once none of the partitions that wait for it has a batch on the wire.
 
-        The batches in flight there are given the first sequences of it. Those that may have been written are returned
-        instead, because to send them with another sequence may write them twice: the caller gives them up.
+        Their outstanding batches get the first sequences of the epoch. Batches that may have been written are returned
+        instead, and the caller gives them up, because another sequence may write them twice.
         """
         if not self._to_rewrite or any(
             batch.on_wire for partition in self._to_rewrite for batch in self._entries[partition].in_flight
@@ -204,11 +204,11 @@ class Sequences:
             entry = self._entries[partition]
             given_up += [batch for batch in entry.in_flight if batch.maybe_written]
             entry.in_flight = [batch for batch in entry.in_flight if not batch.maybe_written]
-            self._begin_anew(entry)
+            self._restart(entry)
         self._to_rewrite.clear()
         return given_up
 
-    def _begin_anew(self, entry: _Entry) -> None:
+    def _restart(self, entry: _Entry) -> None:
         sequence = 0
         for batch in entry.in_flight:
             batch.producer, batch.sequence, batch.renumbered, batch.data = self.producer, sequence, True, None

@@ -1,22 +1,23 @@
-"""The requests of a transactional producer to its coordinators, each made until it is answered for good.
+"""The requests of a transactional producer to its coordinators, each repeated until its answer is final.
 
 Answers to: the handlers in ``org.apache.kafka.clients.producer.internals.TransactionManager``. Deterministic.
 
-One rule is stricter than Java's: where a request's connection was lost, the next transaction has a new epoch. The
-request may arrive late, and the protocol before KIP-890's second part takes it for one of the next transaction.
+One rule is stricter than Java's: after a lost connection with an outstanding request, the next transaction has a new
+epoch, because the request may arrive late, and the protocol before KIP-890's second part takes it for one of the next
+transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.network.client import ConnectionLost
+from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import request_class
 from kafkalite.testing.simulation.clients.cluster import ClusterClient
 from kafkalite.testing.simulation.clients.coordinator_lookup import GROUP, TRANSACTION, CoordinatorLookup
 from kafkalite.testing.simulation.clients.errors import COORDINATOR_MOVED, FENCED, RETRIABLE
@@ -27,15 +28,16 @@ _ABORTABLE = frozenset(
     (E.UNKNOWN_MEMBER_ID, E.ILLEGAL_GENERATION, E.FENCED_INSTANCE_ID, E.TRANSACTION_ABORTABLE, E.REBALANCE_IN_PROGRESS)
 )
 _FIRST_PAUSE = 0.02
-"""Seconds before AddPartitionsToTxn is asked again while the transaction before is being completed."""
+"""Seconds before AddPartitionsToTxn is repeated while the coordinator completes the transaction before."""
+_OffsetsTopic: TypeAlias = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 
 
 class ProducerFencedError(Exception):
-    """Another instance has the transactional id, or the coordinator gave the transaction up: the producer ends."""
+    """Another instance has the transactional id, or the coordinator aborted the transaction: the producer ends."""
 
 
 class AbortableError(Exception):
-    """The transaction must be aborted; the producer goes on."""
+    """The transaction must be aborted; the producer continues."""
 
 
 class StoppedError(Exception):
@@ -44,7 +46,7 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class GroupMembership:
-    """The member as which offsets are committed (KIP-447); by default no member of the group."""
+    """The group member that commits the offsets (KIP-447); by default no member of the group."""
 
     group: str
     member_id: str = ""
@@ -53,7 +55,7 @@ class GroupMembership:
 
 
 class TransactionManager:
-    """What one transactional producer asks its coordinators. Everything raises :class:`ProducerFencedError`,
+    """The requests of one transactional producer to its coordinators. All raise :class:`ProducerFencedError`,
     :class:`AbortableError` and :class:`StoppedError`."""
 
     def __init__(self, cluster: ClusterClient, transactional_id: str, timeout_ms: int) -> None:
@@ -68,14 +70,14 @@ class TransactionManager:
         self._closed = False
 
     def close(self) -> None:
-        """Ask nothing more; what is under way raises :class:`StoppedError`."""
+        """Send no more requests; outstanding ones raise :class:`StoppedError`."""
         self._closed = True
         self._coordinator.close()
         for coordinator in self._groups.values():
             coordinator.close()
 
     async def init(self) -> ProducerId:
-        """A new epoch: the first fences other instances, later ones (KIP-360) are for this one alone."""
+        """Get a new epoch: the first one fences other instances, later ones (KIP-360) replace this instance's own."""
 
         async def attempt() -> ErrorCode:
             answer = await self._coordinator.ask(
@@ -91,13 +93,13 @@ class TransactionManager:
             return ErrorCode(answer.error_code)
 
         await self._persist("InitProducerId", attempt)
-        # That a late one of these bumps the epoch once more fences this producer, which does no harm.
+        # Harmless: a late InitProducerId raises the epoch again, and so fences this producer.
         self.doubtful = False
         return self.producer
 
     async def add_partitions(self, partitions: Collection[TopicPartition]) -> None:
-        """Take partitions into the transaction, which begins with the first."""
-        make = request_class(ApiKey.ADD_PARTITIONS_TO_TXN).AddPartitionsToTxnTopic
+        """Add partitions to the transaction, which begins with the first one."""
+        make = messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         topics: dict[str, list[int]] = {}
         for topic, number in sorted(partitions):
             topics.setdefault(topic, []).append(number)
@@ -116,13 +118,13 @@ class TransactionManager:
                 for topic in answer.results_by_topic_v3_and_below
                 for found in topic.results_by_partition
             ]
-            # Those that are fine are not attempted where another is refused.
+            # Skip the valid partitions, which are not attempted if another one is refused.
             return next((code for code in codes if code and code is not E.OPERATION_NOT_ATTEMPTED), E.NONE)
 
         await self._persist("AddPartitionsToTxn", attempt)
 
     async def add_offsets(self, group: str) -> None:
-        """Take the offsets of a group into the transaction."""
+        """Add the offsets of a group to the transaction."""
 
         async def attempt() -> ErrorCode:
             answer = await self._coordinator.ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, **self._head(), group_id=group)
@@ -131,9 +133,9 @@ class TransactionManager:
         await self._persist("AddOffsetsToTxn", attempt)
 
     async def commit_offsets(self, member: GroupMembership, offsets: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Stage offsets (and the leader epochs before them) with the group's coordinator."""
-        kind = request_class(ApiKey.TXN_OFFSET_COMMIT).TxnOffsetCommitRequestTopic
-        topics: dict[str, list[Any]] = {}
+        """Stage offsets (and the leader epochs before them) at the group's coordinator."""
+        kind = _OffsetsTopic
+        topics: dict[str, list[_OffsetsTopic.TxnOffsetCommitRequestPartition]] = {}
         for (topic, number), (offset, epoch) in sorted(offsets.items()):
             topics.setdefault(topic, []).append(
                 kind.TxnOffsetCommitRequestPartition(
@@ -165,10 +167,10 @@ class TransactionManager:
         await self._persist("TxnOffsetCommit", attempt, coordinator)
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort; done when the decision is durable.
+        """Commit or abort; returns when the decision is durable.
 
-        A :class:`ProducerFencedError` whose ``args[0]`` is true answered the first attempt that may have been carried
-        out: the transaction was not ended that way.
+        A :class:`ProducerFencedError` whose ``args[0]`` is true is the answer to the first attempt that may have taken
+        effect, so the transaction was not ended by this call.
         """
 
         async def attempt() -> ErrorCode:
@@ -177,7 +179,7 @@ class TransactionManager:
 
         await self._persist("EndTxn", attempt)
 
-    def _head(self) -> dict[str, Any]:
+    def _head(self) -> dict[str, object]:
         return {
             "transactional_id": self.transactional_id,
             "producer_id": self.producer.id,
@@ -187,7 +189,7 @@ class TransactionManager:
     async def _persist(
         self, what: str, attempt: Callable[[], Awaitable[ErrorCode]], coordinator: CoordinatorLookup | None = None
     ) -> None:
-        """``attempt``, again until it is answered for good."""
+        """Repeat ``attempt`` until its answer is final."""
         patience, host = self._cluster.patience, self._cluster.host
         asked = coordinator or self._coordinator
         pause, first = patience.retry, True
@@ -208,7 +210,7 @@ class TransactionManager:
                 if code in _ABORTABLE:
                     raise AbortableError(code.name)
                 if code in (E.COORDINATOR_NOT_AVAILABLE, E.REQUEST_TIMED_OUT):
-                    # The coordinator lost ZooKeeper while it wrote: what was asked may have been done.
+                    # The coordinator lost ZooKeeper during its write, so the request may have taken effect.
                     first = False
                 if code in COORDINATOR_MOVED or code is E.REQUEST_TIMED_OUT:
                     asked.forget()

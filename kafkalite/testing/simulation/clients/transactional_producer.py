@@ -1,4 +1,4 @@
-"""A transactional producer: transactions over several partitions, committed or aborted by chance.
+"""A transactional producer: transactions over several partitions, committed or aborted at random.
 
 Answers to: ``org.apache.kafka.clients.producer.KafkaProducer`` with ``transactional.id``. Deterministic.
 """
@@ -28,7 +28,7 @@ from kafkalite.testing.history.events import (
 from kafkalite.testing.simulation.clients.cluster import ClusterClient, Patience
 from kafkalite.testing.simulation.clients.errors import FENCED
 from kafkalite.testing.simulation.clients.host import ClientHost
-from kafkalite.testing.simulation.clients.records import record_by_chance
+from kafkalite.testing.simulation.clients.records import random_record
 from kafkalite.testing.simulation.clients.sender import Sender, SenderSettings
 from kafkalite.testing.simulation.clients.sequences import Sequences
 from kafkalite.testing.simulation.clients.transaction_manager import (
@@ -41,9 +41,9 @@ from kafkalite.testing.simulation.clients.transaction_manager import (
 
 
 class TransactionalSession:
-    """One instance of a transactional producer: its epoch, its transaction, and what it notes of both.
+    """One instance of a transactional producer: its epoch, its transaction, and their events in the history.
 
-    Everything raises as :class:`TransactionManager` does.
+    All methods raise the errors of :class:`TransactionManager`.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class TransactionalSession:
         self._partitions: dict[TopicPartition, None] = {}
         self._staged: list[tuple[str, TopicPartition, int]] = []
         self._begun = False
-        """Whether the coordinator knows of the transaction."""
+        """Whether the coordinator knows the transaction."""
         self._hurt_by: ErrorCode | None = None
 
     async def init(self) -> None:
-        """Fence other instances, and be ready for a transaction."""
+        """Get an epoch, which fences other instances."""
         producer = await self._transactions.init()
         self._host.note(Initialized(self.name, self._transactions.transactional_id, *producer))
         self._sequences.begin(producer)
         self._hurt_by = None
 
     def begin(self) -> None:
-        """The next transaction."""
+        """Begin the next transaction."""
         self._transaction += 1
         self._partitions.clear()
         self._staged.clear()
@@ -82,7 +82,7 @@ class TransactionalSession:
         self._host.note(Begun(self.name, self._transaction))
 
     async def send(self, make: Callable[[RecordId], Record], partition: TopicPartition) -> RecordId:
-        """Queue a record, whose partition becomes part of the transaction; which record it is."""
+        """Queue a record, whose partition becomes part of the transaction; returns its identity."""
         self._check()
         if partition not in self._partitions:
             self._begun = True
@@ -104,7 +104,7 @@ class TransactionalSession:
             self._host.note(OffsetStaged(member.group, str(partition), self._transactions.transactional_id))
 
     async def commit(self) -> None:
-        """Wait for what is in flight, and commit."""
+        """Wait for the outstanding batches, and commit."""
         self.sender.kick()
         await self.sender.flush()
         self._check()
@@ -114,7 +114,7 @@ class TransactionalSession:
             return
         self._host.note(Committing(self.name, self._transaction))
         for group, partition, offset in self._staged:
-            # Not sooner: those of an aborted transaction may never be shown.
+            # Recorded only now, because the offsets of an aborted transaction may never be shown.
             self._host.note(OffsetCommitting(group, str(partition), offset))
         try:
             await self._transactions.end(commit=True)
@@ -128,7 +128,7 @@ class TransactionalSession:
         await self._settle()
 
     async def abort(self) -> None:
-        """Drop what was not sent, wait for what is in flight, and abort."""
+        """Drop the unsent batches, wait for the outstanding ones, and abort."""
         self.sender.drop_queued()
         await self.sender.flush()
         if self._begun:
@@ -142,14 +142,14 @@ class TransactionalSession:
         self.sender.close()
 
     async def _settle(self) -> None:
-        """A new epoch, where something of the old one may arrive late, or sequences have gaps."""
+        """Get a new epoch if a request of the old one may arrive late, or sequences have gaps."""
         self._partitions.clear()
         if self._hurt_by is not None or self._transactions.doubtful:
             await self.init()
 
     def _check(self) -> None:
         if self.sender.closed:
-            # Killed in the middle of a flush: a commit now would leave out what was not sent.
+            # Killed during a flush: a commit would lack the unsent records.
             raise StoppedError
         if self._hurt_by in FENCED and self._hurt_by is not ErrorCode.INVALID_PRODUCER_EPOCH:
             raise ProducerFencedError(False)
@@ -167,7 +167,7 @@ class TransactionalSession:
 
 @dataclass(frozen=True)
 class TransactionalSettings:
-    """What a transactional producer does: ``rate`` transactions a second, of up to ``bunch`` records each."""
+    """Settings of a transactional producer: ``rate`` transactions a second, of up to ``bunch`` records each."""
 
     name: str
     transactional_id: str
@@ -175,25 +175,26 @@ class TransactionalSettings:
     rate: float = 2.0
     bunch: int = 8
     most: int = 1_000_000
-    """Transactions; then it ends."""
+    """Number of transactions after which it ends."""
     aborted: float = 0.2
-    """The part of the transactions that it aborts by itself."""
+    """Share of the transactions that it aborts by itself."""
     pause: float = 0.2
-    """The longest time, in seconds, that it takes between records of a transaction."""
+    """Greatest pause in seconds between records of a transaction."""
     timeout_ms: int = 10_000
     lives: int = 3
-    """Instances that it makes of itself, one after another, where it is fenced."""
+    """Greatest number of its instances, each of which replaces a fenced one."""
     padding: int = 0
     keys: int = 0
-    """Keys that the records are given by chance; 0: they have none."""
+    """Number of keys, of which each record gets a random one; 0: records have no keys."""
     tombstones: float = 0.0
-    """The part of the records with keys that delete their key."""
+    """Share of tombstones among the records with keys."""
     sender: SenderSettings = field(default_factory=SenderSettings)
     patience: Patience = field(default_factory=Patience)
 
 
 class TransactionalProducer:
-    """Its instances are called ``name.1``, ``name.2``, …: a fenced one ends, and another begins with new numbers."""
+    """Its instances are ``name.1``, ``name.2``, …: a fenced one ends, and the next one starts with new record
+    numbers."""
 
     def __init__(self, host: ClientHost, settings: TransactionalSettings) -> None:
         self.settings = settings
@@ -210,15 +211,15 @@ class TransactionalProducer:
 
     @property
     def acknowledged(self) -> int:
-        """Records acknowledged to the instance that lives."""
+        """Number of acknowledged records of the current instance."""
         return self._session.sender.acknowledged if self._session is not None else 0
 
     def stop(self) -> None:
-        """End after the transaction that is open."""
+        """End after the open transaction."""
         self._stopping = True
 
     def kill(self) -> None:
-        """End at once, as a process that is killed."""
+        """End at once, like a killed process."""
         self._stopping = self._killed = True
         if self._session is not None:
             self._session.close()
@@ -280,13 +281,11 @@ class TransactionalProducer:
 
     def _record(self, identity: RecordId, timestamp: int) -> Record:
         settings = self.settings
-        return record_by_chance(
-            self._host.rng, identity, timestamp, settings.keys, settings.tombstones, settings.padding
-        )
+        return random_record(self._host.rng, identity, timestamp, settings.keys, settings.tombstones, settings.padding)
 
 
 async def survives(life: Awaitable[None]) -> bool:
-    """Await one instance's life; whether it ended because it was fenced, so that another may follow."""
+    """Await the end of an instance; returns whether it was fenced, so that another may follow."""
     try:
         await life
     except ProducerFencedError:

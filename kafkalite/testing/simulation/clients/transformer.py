@@ -22,36 +22,36 @@ from kafkalite.testing.simulation.clients.transaction_manager import AbortableEr
 from kafkalite.testing.simulation.clients.transactional_producer import TransactionalSession, survives
 
 _ENOUGH = 200
-"""Records that were read and wait, at which no more are fetched."""
+"""Number of read and unprocessed records at which fetching pauses."""
 
 _DWELLS = 0.25
-"""The part of the transactions that stay open for a while with their offsets staged."""
+"""Share of the transactions that stay open for a while with staged offsets."""
 
 
 @dataclass(frozen=True)
 class TransformerSettings:
-    """What a pipeline does: records of ``membership.topics`` become records of ``target``, one each."""
+    """Settings of a pipeline, which makes one record of ``target`` from each record of ``membership.topics``."""
 
     name: str
     transactional_id: str
     membership: MembershipSettings
     target: str
     batch: int = 12
-    """Records of a transaction at most."""
+    """Greatest number of records in a transaction."""
     aborted: float = 0.05
-    """The part of the transactions that it aborts by itself."""
+    """Share of the transactions that it aborts by itself."""
     dwell: float = 0.0
-    """The longest time, in seconds, that it sometimes takes between its offsets and the end of a transaction."""
+    """Greatest pause in seconds between the offsets and the end of some transactions."""
     timeout_ms: int = 10_000
     lives: int = 4
-    """Processes, one after another, where one is fenced."""
+    """Greatest number of processes, each of which replaces a fenced one."""
     fetch: FetchSettings = field(default_factory=FetchSettings)
     sender: SenderSettings = field(default_factory=SenderSettings)
     patience: Patience = field(default_factory=Patience)
 
 
 class _Process:
-    """One life of a pipeline."""
+    """One process of a pipeline."""
 
     def __init__(self, host: ClientHost, settings: TransformerSettings, life: int) -> None:
         self.name = f"{settings.name}.{life}"
@@ -78,14 +78,14 @@ class _Process:
         self._cluster.close()
 
     async def run(self) -> None:
-        """Until it is stopped. Raises as :class:`TransactionalSession` does."""
+        """Run until it is stopped. Raises the errors of :class:`TransactionalSession`."""
         host, settings, reader = self._host, self._settings, self._reader
         self._cluster.want((*settings.membership.topics, settings.target))
         spawn(self.session.sender.run(), f"the sender of {self.name}")
         spawn(reader.fetcher.run(), f"the fetcher of {self.name}")
         try:
             host.note(Started(self.name, ProducerKind.TRANSACTIONAL))
-            # Before it joins: what its predecessor left undecided is aborted by this.
+            # Before joining, because this aborts the open transaction of its predecessor.
             await self.session.init()
             while not self.stopping:
                 if await reader.turn() and reader.given:
@@ -109,7 +109,7 @@ class _Process:
         offsets = self._offsets(taken)
         membership = reader.membership
         group = membership.settings.group
-        # As whom it commits is settled now: what another generation has been given is not this one's any more.
+        # Take the generation now, because the partitions of this batch may have other owners in a later one.
         member = GroupMembership(group, membership.member_id, membership.generation, membership.settings.instance)
         session.begin()
         try:
@@ -135,7 +135,7 @@ class _Process:
             await reader.rewind()
 
     def _offsets(self, taken: list[tuple[TopicPartition, Given]]) -> dict[TopicPartition, tuple[int, int]]:
-        """What to commit: behind the last that was taken of each partition."""
+        """The offsets to commit: after the last taken record of each partition."""
         left = dict.fromkeys(partition for partition, _ in self._reader.given)
         offsets = {}
         for partition, given in taken:
@@ -145,7 +145,7 @@ class _Process:
 
 
 class Transformer:
-    """A pipeline; where it is fenced, another process of it begins (``name.1``, ``name.2``, …)."""
+    """A pipeline; if its process is fenced, another one starts (``name.1``, ``name.2``, …)."""
 
     def __init__(self, host: ClientHost, settings: TransformerSettings) -> None:
         self.settings = settings
@@ -163,13 +163,13 @@ class Transformer:
         return self.committed + (self._process.committed if self._process is not None else 0)
 
     def stop(self) -> None:
-        """End after the transaction that is open, and leave the group."""
+        """End after the open transaction, and leave the group."""
         self._stopping = True
         if self._process is not None:
             self._process.stopping = True
 
     def kill(self) -> None:
-        """End at once, as a process that is killed."""
+        """End at once, like a killed process."""
         self.stop()
         if self._process is not None:
             self._process.close()

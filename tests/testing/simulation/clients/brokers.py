@@ -117,13 +117,15 @@ class Wire:
         body = memoryview(bytearray(call.body))
         self._brokers.dispatchers[self.node].handle(Request(header, body, cast("Any", self), 0.0))
 
-    # What a request wants of its connection
+    # Calls of requests
 
     def respond(self, request: Request, parts: list[Part] | None) -> None:
         call = self._brokers.calls[request.header.correlation_id]
         if parts is not None:
             body = b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts)
             self.answer(call, body)
+
+    def release(self, size: int) -> None: ...
 
     def abort(self, why: str) -> None:
         self._brokers.aborted.append(why)
@@ -175,9 +177,9 @@ class Brokers(SimCluster):
 
     def _open(self, broker: SimBroker) -> None:
         client = self.zookeeper.client()
-        stores = Stores.on(client, self.clock, 6.0, random.Random(broker.id))
+        stores = Stores(client, self.clock, 6.0, random.Random(broker.id))
         config = DynamicConfig(BROKER_CONFIGS, {"zookeeper.connect": "zk", **self._static})
-        producer_ids = ProducerIdManager(broker.id, stores.producer_ids)
+        producer_ids = ProducerIdManager(broker.id, stores.producer_ids.allocate)
         coordinators = Coordinators(
             broker.id,
             stores,
@@ -202,8 +204,11 @@ class Brokers(SimCluster):
                 offset_queries=broker.manager.offset_queries,
                 logs=cast("Any", broker.logs),
                 controller=cast("Any", _FakeController()),
+                control=unused,
                 topics=unused,
                 configs=unused,
+                config_store=stores.config,
+                tokens=unused,
                 producer_ids=producer_ids,
                 offsets=coordinators.offsets,
                 groups=coordinators.groups,
@@ -222,7 +227,7 @@ class Brokers(SimCluster):
     def interfere(self, wire: Wire, call: Call) -> bool:
         return any(fault(wire, call) for fault in list(self.faults))
 
-    # What a test does
+    # Calls of tests
 
     def send(self, tp: TopicPartition = TP, to: Sequence[int] | None = None) -> list[Any]:
         """LeaderAndIsr and UpdateMetadata."""
@@ -243,7 +248,7 @@ class Brokers(SimCluster):
         return ended
 
     def finish(self) -> None:
-        """Kill the clients that still run, so that no coroutine is left under way."""
+        """Kill the clients that still run, so that no coroutine is left unfinished."""
         for client in self.clients:
             client.kill()
         self.run(30)
@@ -253,7 +258,7 @@ class Brokers(SimCluster):
         return sum(call.key is key for call in self.calls)
 
     def found(self) -> list[Breach]:
-        """What the history checker says, once the replicas of the living are part of the history."""
+        """The violations in the history, with the replicas of the living brokers."""
         replicas = [
             Replica(str(tp), broker.id, entries_of(broker, tp))
             for tp in self.states
@@ -268,7 +273,7 @@ class Brokers(SimCluster):
 
 
 def entries_of(broker: SimBroker, tp: TopicPartition) -> tuple[LogEntry, ...]:
-    """What a replica holds."""
+    """The log of a replica."""
     log = broker.logs.logs[tp]
     found = log.read(log.log_start_offset, 1 << 30, log.log_end_offset, True)
     if found.records is None:

@@ -1,4 +1,4 @@
-"""What a client believes of a cluster, and how it comes back to brokers that it cannot reach."""
+"""A client's metadata, and its reconnects to unreachable brokers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_hint_is_believed_where_it_is_newer(brokers: Brokers) -> None:
     assert cluster.leader(P0) == Leader(3, 5)
 
 
-def test_a_topic_that_is_not_there(brokers: Brokers) -> None:
+def test_a_missing_topic_is_not_known(brokers: Brokers) -> None:
     cluster = ClusterClient(brokers.host, "c")
     known: list[bool] = []
 

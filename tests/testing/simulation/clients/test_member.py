@@ -9,7 +9,16 @@ import pytest
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.testing.history.events import OffsetCommitted, OffsetFetched, OffsetUnknown, Owned, Positioned, Read
+from kafkalite.testing.history.events import (
+    Heartbeating,
+    OffsetCommitted,
+    OffsetCommitting,
+    OffsetFetched,
+    OffsetUnknown,
+    Owned,
+    Positioned,
+    Read,
+)
 from kafkalite.testing.simulation.clients.consumer_coordinator import MembershipSettings
 from kafkalite.testing.simulation.clients.consumer_protocol import (
     RANGE,
@@ -59,7 +68,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", [RANGE, STICKY])
 
 
 @PROTOCOLS
-def test_one_member_reads_everything_and_commits(brokers: Brokers, protocol: str) -> None:
+def test_one_member_reads_all_records_and_commits(brokers: Brokers, protocol: str) -> None:
     producer = producer_of(brokers, 100)
     member, ended = member_of(brokers, "a", protocol)
     brokers.run(40)
@@ -96,7 +105,7 @@ def test_members_come_and_go(brokers: Brokers, protocol: str) -> None:
     brokers.run(20)
     assert sorted(first.assigned) == [*PARTITIONS]
     assert max(event.generation for event in brokers.of(Owned)) >= 5
-    # What was not committed is read again.
+    # The uncommitted records are read again.
     assert len({event.record for event in brokers.of(Read)}) == producer.acknowledged == 400
     assert brokers.found() == []
     assert brokers.violations == []
@@ -158,6 +167,24 @@ def test_a_member_that_works_on_through_a_rebalance_learns_that_its_generation_i
     assert brokers.violations == []
 
 
+def test_late_requests_of_the_generation_before_are_refused(brokers: Brokers) -> None:
+    producer_of(brokers, 100)
+    member_of(brokers, "a")
+    brokers.run(6)
+    member_of(brokers, "b")
+    brokers.run(8)
+    owned = max(at for at, event in enumerate(brokers.events) if isinstance(event, Owned) and event.owner == "a")
+    generation = max(event.generation for event in brokers.of(Owned))
+    since = brokers.events[owned:]
+    late = [event for event in since if isinstance(event, Heartbeating) and event.generation < generation]
+    commits = [event for event in since if isinstance(event, OffsetCommitting) and event.generation < generation]
+    assert len(late) == 1
+    assert commits
+    assert not [event for event in since if isinstance(event, OffsetCommitted) and event.generation < generation]
+    assert brokers.found() == []
+    assert brokers.violations == []
+
+
 def test_an_onlooker_is_shown_what_members_commit(brokers: Brokers) -> None:
     producer_of(brokers, 100)
     member_of(brokers, "a")
@@ -206,7 +233,7 @@ def test_a_request_that_is_lost_does_no_harm(brokers: Brokers, key: ApiKey, faul
     assert brokers.violations == []
 
 
-# What members tell each other
+# Messages between members
 
 
 def test_subscriptions_and_assignments_come_back_as_they_were() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from kafkalite.record.batch import read_header
 from kafkalite.testing.history.events import Acked, Failed, Led, Sent, Unknown
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.sender import SenderSettings
+from kafkalite.testing.simulation.workload import CLIENTS
 from tests.testing.simulation.clients.brokers import (
     Brokers,
     Call,
@@ -183,7 +185,7 @@ def test_a_leader_dies_and_another_takes_over(brokers: Brokers) -> None:
     assert brokers.violations == []
 
 
-def test_a_leader_that_finds_a_batch_there_already_did_not_write_it(brokers: Brokers) -> None:
+def test_a_leader_that_finds_a_duplicate_did_not_write_it(brokers: Brokers) -> None:
     """One leader writes, another acknowledges: the history does not say that the second led in the first's epoch."""
     cut = True
 
@@ -211,7 +213,7 @@ def test_a_leader_that_finds_a_batch_there_already_did_not_write_it(brokers: Bro
     assert brokers.found() == []
 
 
-def test_what_is_not_delivered_in_time_is_given_up_and_the_rest_goes_on_in_a_new_epoch(brokers: Brokers) -> None:
+def test_a_late_batch_is_given_up_and_the_others_continue_in_a_new_epoch(brokers: Brokers) -> None:
     """Four answers stay out, and the batches with them; what follows begins at sequence 0 again."""
     for after in range(4):
         brokers.faults.append(once(ApiKey.PRODUCE, swallow, after))
@@ -229,8 +231,22 @@ def test_what_is_not_delivered_in_time_is_given_up_and_the_rest_goes_on_in_a_new
     assert brokers.violations == []
 
 
+def test_a_producer_to_topics_that_are_deleted_records_what_it_gave_up(brokers: Brokers) -> None:
+    """Seed 50325: the broker wrote such records after later ones, and the checker took that for a lost order."""
+    brokers.create(TopicPartition("spare-1", 0), (1, 2, 3))
+    brokers.faults.append(lambda _, call: call.key is ApiKey.PRODUCE)
+    producer = CLIENTS["to-spare-topics"].make(brokers.host, "to-spare-topics-1", random.Random(1))
+    brokers.start(producer)
+    brokers.run(8)
+    brokers.faults.clear()
+    brokers.run(4)
+    assert brokers.of(Unknown) != []
+    assert len(brokers.of(Sent)) > len(brokers.of(Unknown)) + len(brokers.of(Failed))
+    assert brokers.of(Acked) == []
+
+
 @pytest.mark.parametrize("code", [E.MESSAGE_TOO_LARGE, E.INVALID_RECORD])
-def test_what_is_refused_for_good_is_noted_as_refused(brokers: Brokers, code: ErrorCode) -> None:
+def test_a_finally_refused_record_is_recorded_as_failed(brokers: Brokers, code: ErrorCode) -> None:
     brokers.faults.append(once(ApiKey.PRODUCE, refuse_produce(code), 1))
     producer = Producer(brokers.host, settings(rate=20.0, most=100))
     brokers.start(producer)

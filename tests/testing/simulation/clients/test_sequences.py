@@ -61,7 +61,7 @@ def test_after_one_that_was_given_up_nothing_new_is_sent_until_that_is_resolved(
     new = ProducerBatch(TP, 0.0, records=[RECORD])
     assert not found.may_send(new)
     assert found.may_send(second)
-    # It had been written, for the one that followed was taken.
+    # The batch was written, because the next one was accepted.
     found.acknowledged(second, 4)
     assert found.resolve()
     assert found.may_send(new)
@@ -86,7 +86,7 @@ def test_a_transactional_producer_must_abort_instead() -> None:
     assert not found.bump_required
 
 
-def test_what_follows_a_refused_batch_is_numbered_anew_in_a_new_epoch() -> None:
+def test_batches_after_a_refused_one_are_renumbered_in_a_new_epoch() -> None:
     found = sequences()
     first, second, third = sent(found, 3, 2, 1)
     found.failed(first, E.INVALID_RECORD, adjust=True)
@@ -99,7 +99,7 @@ def test_what_follows_a_refused_batch_is_numbered_anew_in_a_new_epoch() -> None:
     assert second.renumbered
 
 
-def test_one_that_may_have_been_written_is_given_up_rather_than_numbered_anew() -> None:
+def test_a_batch_that_may_have_been_written_is_given_up_and_not_renumbered() -> None:
     found = sequences()
     first, second, third = sent(found, 3, 2, 1)
     second.maybe_written = True
@@ -146,7 +146,7 @@ def test_out_of_order_as_the_next_is_a_gap(transactional: bool, retry: bool | No
         (False, -1, False, False),
         (False, 0, True, True),
         (True, 0, None, False),
-        # What was acknowledged last is deleted, and the producer's state with it.
+        # The last acknowledged record was deleted, and the producer's state with it.
         (True, 10, True, False),
     ],
 )

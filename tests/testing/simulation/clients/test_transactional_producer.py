@@ -78,12 +78,12 @@ def test_a_request_that_is_lost_is_made_again(brokers: Brokers, key: ApiKey, fau
     assert producer.committed == 12
     assert brokers.found() == []
     assert brokers.violations == []
-    # Where a request may arrive late, what follows has another epoch.
+    # After a request that may arrive late the next transaction has another epoch.
     epochs = {event.epoch for event in brokers.of(Initialized)}
     assert (len(epochs) > 1) is (key in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN))
 
 
-def test_what_is_not_delivered_in_time_aborts_the_transaction(brokers: Brokers) -> None:
+def test_a_late_batch_aborts_the_transaction(brokers: Brokers) -> None:
     for after in range(6):
         brokers.faults.append(once(ApiKey.PRODUCE, swallow, after))
     sender = SenderSettings(delivery_timeout=2.0, request_timeout=1.5)

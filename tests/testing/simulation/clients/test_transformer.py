@@ -97,7 +97,7 @@ def test_two_processes_share_the_work_and_one_is_killed(brokers: Brokers) -> Non
     first.kill()
     brokers.run(90)
     assert results(brokers) == 300
-    # What was not committed was read, and made, again.
+    # The uncommitted records were read and transformed again.
     assert len(brokers.of(Derived)) >= 300
     assert brokers.found() == []
     assert brokers.violations == []
@@ -120,7 +120,7 @@ def test_a_second_process_takes_the_place_of_the_first(brokers: Brokers) -> None
 
 
 def test_an_undecided_transaction_holds_its_partitions_back_and_no_more(brokers: Brokers) -> None:
-    """Its successor waits for the offsets, and joins only once."""
+    """The successor waits for the offsets, and joins only once."""
     producer_of(brokers, 200)
     staged: list[Call] = []
 

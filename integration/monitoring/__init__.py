@@ -1,0 +1,1 @@
+"""Prometheus with the configuration, the rules and the dashboard of ``docker/monitoring``, beside a live cluster."""

@@ -1,0 +1,1 @@
+"""Security with real parts: one file a subject."""

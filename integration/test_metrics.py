@@ -1,0 +1,220 @@
+"""Metrics of a live cluster against what the test counted itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
+
+from integration.conftest import TEST_OVERRIDES, launcher
+from integration.harness.clients import fresh_topic
+from integration.harness.commands import command
+from integration.harness.wait import wait_for
+from integration.test_clients_confluent import Confluent
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.state import read_state
+
+RECORDS = 5000
+SIZE = 1000
+COMMITS = "kafka_server_group_coordinator_metrics_offset_commit_count"
+REBALANCES = "kafka_server_group_coordinator_metrics_group_completed_rebalance_count"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three brokers with pages."""
+    directory = tmp_path_factory.mktemp("metrics")
+    with closing(LocalCluster(directory, overrides=TEST_OVERRIDES, launcher=launcher(), metrics=True)) as started:
+        started.start()
+        yield started
+
+
+def scrape(cluster: LocalCluster, broker_id: int) -> dict[tuple[str, ...], float]:
+    """``(name, label=value, …)`` → value, of one broker."""
+    address = cluster.metrics(broker_id)
+    assert address is not None
+    with urllib.request.urlopen(address, timeout=30) as response:
+        text = response.read().decode()
+    return {
+        (sample.name, *(f"{name}={value}" for name, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def total(cluster: LocalCluster, *key: str) -> float:
+    """The sum of a series over the live brokers."""
+    return sum(scrape(cluster, each).get(key, 0.0) for each in cluster.broker_ids if cluster.is_alive(each))
+
+
+def test_records_and_bytes_are_those_that_were_sent_and_read(cluster: LocalCluster) -> None:
+    topic = fresh_topic("counted")
+    Confluent().create_topic(cluster.bootstrap, topic, 3, 3, {})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for _ in range(RECORDS):
+        producer.produce(topic, bytes(SIZE))
+    assert producer.flush(60) == 0
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
+    rebalances = total(cluster, REBALANCES)
+    consumer.subscribe([topic])
+    read = 0
+
+    def read_on() -> bool:
+        nonlocal read
+        read += sum(not message.error() for message in consumer.consume(1000, 0.5))
+        return read >= RECORDS
+
+    wait_for(read_on, "all records are read", timeout=60)
+    consumer.close()
+
+    assert total(cluster, REBALANCES) - rebalances == 1
+    assert total(cluster, "kafka_server_kafkaserver_brokerstate") == 3 * len(cluster.broker_ids)
+    assert total(cluster, "kafkalite_session_guardian_running") == len(cluster.broker_ids)
+    label = f"topic={topic}"
+    meters = "kafka_server_brokertopicmetrics_"
+    assert total(cluster, f"{meters}messagesin_total", label) == RECORDS
+    # Batches have headers, and each record a few bytes of its own.
+    size = total(cluster, f"{meters}bytesin_total", label)
+    assert RECORDS * SIZE < size < RECORDS * (SIZE + 30)
+    # The consumer may have been sent records that it threw away, because it asked for them twice.
+    assert total(cluster, f"{meters}bytesout_total", label) >= size
+    wait_for(lambda: total(cluster, f"{meters}replicationbytesin_total", label) == 2 * size, "followers have all")
+    assert total(cluster, f"{meters}replicationbytesout_total", label) >= 2 * size
+    assert total(cluster, "kafka_server_brokertopicmetrics_messagesin_total") >= RECORDS
+
+    ends = [("kafka_log_log_logendoffset", f"partition={each}", label) for each in range(3)]
+    assert sum(total(cluster, *end) for end in ends) == 3 * RECORDS
+    offsets = [("kafka_topic_partition_current_offset", f"partition={each}", label) for each in range(3)]
+    # Each of these comes from one broker, the leader.
+    assert sum(total(cluster, *offset) for offset in offsets) == RECORDS
+    assert total(cluster, "kafka_topic_partitions", label) == 3
+
+
+def test_the_lag_of_a_group_comes_from_its_coordinator_alone(cluster: LocalCluster) -> None:
+    topic, group = fresh_topic("lagging"), fresh_topic("readers")
+    Confluent().create_topic(cluster.bootstrap, topic, 3, 3, {})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for partition, count in enumerate((10, 20, 30)):
+        for _ in range(count):
+            producer.produce(topic, b"x", partition=partition)
+    assert producer.flush(60) == 0
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
+    before = {name: total(cluster, name) for name in (COMMITS, REBALANCES)}
+    consumer.commit(offsets=[TopicPartition(topic, 0, 10), TopicPartition(topic, 1, 5)], asynchronous=False)
+    assert {name: total(cluster, name) - value for name, value in before.items()} == {COMMITS: 2, REBALANCES: 0}
+
+    def shown() -> dict[tuple[str, ...], list[float]]:
+        """The group's series, with the value of each broker that shows it."""
+        found: dict[tuple[str, ...], list[float]] = {}
+        for broker_id in cluster.broker_ids:
+            for key, value in scrape(cluster, broker_id).items():
+                if f"consumergroup={group}" in key:
+                    name, *labels = (each for each in key if not each.startswith(("consumergroup=", "topic=")))
+                    found.setdefault((name.removeprefix("kafka_consumergroup_"), *labels), []).append(value)
+        return found
+
+    expected: dict[tuple[str, ...], list[float]] = {
+        ("members",): [0],
+        ("current_offset", "partition=0"): [10],
+        ("current_offset", "partition=1"): [5],
+        ("current_offset", "partition=2"): [-1],
+        ("current_offset_sum",): [15],
+        ("lag", "partition=0"): [0],
+        ("lag", "partition=1"): [15],
+        ("lag", "partition=2"): [-1],
+        ("lag_sum",): [15],
+    }
+    wait_for(lambda: shown() == expected, "each series of the group is shown once", interval=0.5)
+    # What other partitions' leaders append is seen by the coordinator, whichever broker it is.
+    for partition in range(3):
+        producer.produce(topic, b"x", partition=partition)
+    assert producer.flush(60) == 0
+    wait_for(lambda: shown()["lag_sum",] == [17], "the group falls behind", interval=0.5)
+    consumer.close()
+    assert total(cluster, "kafka_brokers") == 3
+
+
+def test_requests_are_those_that_were_made(cluster: LocalCluster) -> None:
+    """Other tests create topics on the same cluster, too: the counts are at least those of this one."""
+    key = ("kafka_network_requestmetrics_requests_total", "request=CreateTopics", "version=7")
+    before = total(cluster, *key)
+    for _ in range(3):
+        Confluent().create_topic(cluster.bootstrap, fresh_topic("made"), 1, 1, {})
+    after = {
+        sample: value
+        for broker_id in cluster.broker_ids
+        for sample, value in scrape(cluster, broker_id).items()
+        if sample[:2] == ("kafka_network_requestmetrics_requests_total", "request=CreateTopics")
+    }
+    assert sum(after.values()) >= 3, after
+    assert total(cluster, *key) >= before
+    assert total(cluster, "kafka_network_requestmetrics_totaltimems_count", "request=CreateTopics") >= 3
+
+
+def test_a_killed_broker_is_seen_in_the_others(cluster: LocalCluster) -> None:
+    topic = fresh_topic("wounded")
+    Confluent().create_topic(cluster.bootstrap, topic, 6, 3, {"min.insync.replicas": "2"})
+    active = "kafka_controller_kafkacontroller_activecontrollercount"
+    under = "kafka_server_replicamanager_underreplicatedpartitions"
+    wait_for(lambda: total(cluster, active) == 1 and total(cluster, under) == 0, "the cluster is whole")
+    victim = cluster.broker_ids[-1]
+    cluster.kill_broker(victim)
+    labels = [(f"partition={each}", f"topic={topic}") for each in range(6)]
+    # Each of the six partitions lost one replica and is led by one of the two others.
+    wait_for(
+        lambda: [total(cluster, "kafka_cluster_partition_underreplicated", *each) for each in labels] == [1] * 6,
+        "all partitions are under-replicated",
+    )
+    assert [total(cluster, "kafka_cluster_partition_atminisr", *each) for each in labels] == [1] * 6
+    assert total(cluster, active) == 1
+    wait_for(lambda: total(cluster, "kafka_controller_kafkacontroller_activebrokercount") == 2, "two brokers are left")
+    cluster.start_broker(victim)
+    wait_for(lambda: total(cluster, under) == 0, "the broker is back in all ISRs")
+    # Counted by the leaders that took it back, which did not restart.
+    assert total(cluster, "kafka_server_replicamanager_isrexpands_total") >= 6
+    # The return of the broker. Its death is another event only if it was not the controller.
+    assert total(cluster, "kafka_controller_controllerstats_leaderelectionrateandtimems_count") >= 1
+    assert total(cluster, "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_count") > 0
+
+
+@pytest.mark.full
+def test_a_scrape_of_ten_thousand_partitions_takes_two_seconds_and_holds_no_client_up(tmp_path: Path) -> None:
+    with closing(LocalCluster(tmp_path, 1, overrides=TEST_OVERRIDES, launcher=launcher(), metrics=True)) as single:
+        single.start()
+        for number in range(10):
+            topic = ("--topic", f"many-{number}", "--partitions", 1000, "--replication-factor", 1)
+            command("topics", "--bootstrap-server", single.bootstrap, "--create", *topic)
+        leaders = "kafka_server_replicamanager_leadercount"
+        wait_for(lambda: total(single, leaders) == 10_000, "the broker leads all partitions", interval=1.0)
+        seconds, held = [], []
+        # The best of ten: the machine does other work, which can only make a scrape slower.
+        for _ in range(10):
+            before = time.monotonic()
+            address = single.metrics(1)
+            assert address is not None
+            with urllib.request.urlopen(address, timeout=60) as response:
+                text = response.read().decode()
+            seconds.append(time.monotonic() - before)
+            [found] = re.findall(r"^kafkalite_scrape_longest_hold_seconds (\S+)$", text, re.MULTILINE)
+            held.append(float(found))
+            assert text.count("\nkafka_log_log_size{") == 10_000
+        assert min(seconds) <= 2.0, seconds
+        assert min(held) <= 0.020, held
+
+
+def test_the_page_is_found_by_cluster_json_and_nothing_is_beside_it(cluster: LocalCluster) -> None:
+    state = read_state(cluster.directory)
+    assert state is not None, json.dumps(state)
+    address = state["brokers"][0]["metrics"]
+    assert address == cluster.metrics(1)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(address.replace("/metrics", "/"), timeout=30)

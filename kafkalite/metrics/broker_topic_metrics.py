@@ -1,0 +1,77 @@
+"""Bytes, records and requests of producers, consumers and followers: of the broker and of each topic.
+
+Answers to: the meters of ``kafka.server.BrokerTopicMetrics``. Deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kafkalite.metrics.definitions import MetricDefinition, MetricKind, MetricSample
+from kafkalite.replication.broker_topic_stats import BrokerTopicMetrics, BrokerTopicStats
+
+_OF_TOPICS: Final = ("topic",)
+
+
+def _meter(bean: str, meaning: str, unit: str = "", remedy: str = "") -> MetricDefinition:
+    return MetricDefinition(
+        f"kafka_server_brokertopicmetrics_{bean.lower()}",
+        MetricKind.COUNTER,
+        meaning,
+        _OF_TOPICS,
+        unit,
+        f"kafka.server:type=BrokerTopicMetrics,name={bean}PerSec",
+        remedy,
+    )
+
+
+_METERS: Final = {
+    "messages_in": _meter("MessagesIn", "Records that producers sent.", "records"),
+    "bytes_in": _meter("BytesIn", "Record batches that producers sent, as they were sent.", "bytes"),
+    "bytes_out": _meter("BytesOut", "Record batches that consumers were sent.", "bytes"),
+    "bytes_rejected": _meter(
+        "BytesRejected",
+        "Record batches that were refused because they are too large.",
+        "bytes",
+        "Raise max.message.bytes of the topic, or lower max.request.size of the producer.",
+    ),
+    "replication_bytes_in": _meter("ReplicationBytesIn", "Record batches that this broker's followers took.", "bytes"),
+    "replication_bytes_out": _meter("ReplicationBytesOut", "Record batches that followers were sent.", "bytes"),
+    "total_produce_requests": _meter("TotalProduceRequests", "Appends, one for each partition of a request."),
+    "total_fetch_requests": _meter("TotalFetchRequests", "Reads, one for each partition of a request."),
+    "failed_produce_requests": _meter(
+        "FailedProduceRequests",
+        "Appends that failed, except those for which the client had asked the wrong broker or sent damaged bytes.",
+        remedy="See the broker's log, and kafka_server_replicamanager_underminisrpartitioncount.",
+    ),
+    "failed_fetch_requests": _meter(
+        "FailedFetchRequests", "Reads that failed in the broker.", remedy="See the broker's log: a disk may be failing."
+    ),
+}
+
+
+class BrokerTopicMetricsCollector:
+    """Reads :class:`BrokerTopicStats`. The broker's own sums have an empty topic, which the page leaves out."""
+
+    DEFINITIONS = tuple(_METERS.values())
+    _AT_ONCE: Final = 100
+
+    def __init__(self, stats: BrokerTopicStats) -> None:
+        self._stats = stats
+
+    def collect(self) -> Iterator[list[MetricSample]]:
+        """See :class:`kafkalite.metrics.definitions.Collector`."""
+        yield _samples("", self._stats.total())
+        topics = sorted(self._stats.topics)
+        for start in range(0, len(topics), self._AT_ONCE):
+            piece: list[MetricSample] = []
+            for topic in topics[start : start + self._AT_ONCE]:
+                metrics = self._stats.topics.get(topic)
+                if metrics is not None:
+                    piece += _samples(topic, metrics)
+            yield piece
+
+
+def _samples(topic: str, metrics: BrokerTopicMetrics) -> list[MetricSample]:
+    return [MetricSample(metric, (topic,), getattr(metrics, field)) for field, metric in _METERS.items()]

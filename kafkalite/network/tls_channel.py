@@ -1,0 +1,189 @@
+"""What the reactor watches for a connection over TLS: it does the handshake, and knows of bytes that wait in memory.
+
+Answers to: ``org.apache.kafka.common.network.KafkaChannel.prepare`` and the selector's ``keysWithBufferedRead``.
+Reactor shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from twisted.python.failure import Failure
+
+from kafkalite.network.handshake_turns import HandshakeTurns
+from kafkalite.network.reactor import DelayedCall, ReactorSockets, ReadDescriptor, WriteDescriptor
+from kafkalite.network.tls_socket import HandshakeError, TlsSocket
+
+ROUNDS: Final = 8
+"""How often one event reads for one connection before other connections have their turn."""
+
+
+class TlsOwner(ReadDescriptor, WriteDescriptor, Protocol):
+    """A connection over TLS: it reads and writes as one over a plain socket does."""
+
+    def tls_established(self) -> None:
+        """The handshake is complete; the connection may be closed now."""
+
+    def tls_holds(self, size: int) -> None:
+        """The handshake goes on, and takes ``size`` bytes of memory."""
+
+    def tls_failed(self, why: str) -> None:
+        """The handshake failed: close the connection."""
+
+
+class TlsChannel:
+    """Stands between the reactor and the connection that :meth:`attach` names, whose reactor it is.
+
+    It calls the connection as the reactor would, from the end of the handshake on; and also when decrypted bytes wait
+    in memory, of which the reactor knows nothing. With ``turns``, many handshakes at once leave time for other events.
+    """
+
+    def __init__(self, reactor: ReactorSockets, sock: TlsSocket, turns: HandshakeTurns | None = None) -> None:
+        self._reactor = reactor
+        self._turns = turns
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._owner: TlsOwner | None = None
+        self._reads = False
+        self._writes = False
+        self._resumption: DelayedCall | None = None
+
+    def attach(self, owner: TlsOwner) -> None:
+        """Serve ``owner``."""
+        self._owner = owner
+
+    # The methods of a reactor, for the owner (IReactorFDSet, IReactorTime).
+
+    def seconds(self) -> float:
+        """See :class:`kafkalite.network.reactor.ReactorTime`."""
+        return self._reactor.seconds()
+
+    def callLater(self, delay: float, call: Callable[..., object], /, *args: object) -> DelayedCall:  # noqa: N802
+        """See :class:`kafkalite.network.reactor.ReactorTime`."""
+        return self._reactor.callLater(delay, call, *args)
+
+    def addReader(self, _: ReadDescriptor, /) -> None:  # noqa: N802
+        """The owner wants to read: first what waits in memory."""
+        self._reads = True
+        self._reactor.addReader(self)
+        if self._sock.has_pending:
+            self._plan_resumption()
+
+    def removeReader(self, _: ReadDescriptor, /) -> None:  # noqa: N802
+        """The owner reads no more for now, or is closed."""
+        self._reads = False
+        self._reactor.removeReader(self)
+
+    def addWriter(self, _: WriteDescriptor, /) -> None:  # noqa: N802
+        """The owner wants to write, or waits for the connection."""
+        self._writes = True
+        self._reactor.addWriter(self)
+
+    def removeWriter(self, _: WriteDescriptor, /) -> None:  # noqa: N802
+        """The owner has nothing to write."""
+        self._writes = False
+        self._reactor.removeWriter(self)
+
+    # The methods that the reactor calls (IReadWriteDescriptor).
+
+    def fileno(self) -> int:
+        """The number of the descriptor, also after it was closed."""
+        return self._fd
+
+    def logPrefix(self) -> str:  # noqa: N802
+        """For Twisted's own log."""
+        return "kafka-tls"
+
+    def connectionLost(self, reason: Failure) -> None:  # noqa: N802
+        """The reactor saw the connection fail."""
+        assert self._owner is not None
+        self._owner.connectionLost(reason)
+
+    def doRead(self) -> None:  # noqa: N802
+        """Encrypted bytes have come, or the peer has closed."""
+        if self._sock.is_established:
+            self._read()
+        else:
+            self._take_turn()
+
+    def doWrite(self) -> None:  # noqa: N802
+        """The socket is connected, or takes more bytes."""
+        owner = self._owner
+        assert owner is not None
+        if not self._sock.is_established:
+            self._take_turn()
+        elif self._writes:
+            owner.doWrite()
+        else:
+            self._flush()
+
+    def _take_turn(self) -> None:
+        if self._turns is None:
+            self._go_on()
+        elif not self._turns.run(self._go_on, is_begun=self._sock.has_begun):
+            # Its turn will come: the reactor need not say again that the socket is ready.
+            self._reactor.removeReader(self)
+            self._reactor.removeWriter(self)
+
+    def _go_on(self) -> None:
+        # The owner may have closed while this waited for its turn.
+        if (self._reads or self._writes) and self._shake_hands():
+            self._read()
+
+    def _shake_hands(self) -> bool:
+        """Go on with the handshake; whether it is complete, and the owner served from now on."""
+        owner = self._owner
+        assert owner is not None
+        try:
+            complete = self._sock.handshake()
+        except HandshakeError as error:
+            owner.tls_failed(str(error))
+            return False
+        except OSError as error:
+            owner.connectionLost(Failure(error))  # type: ignore[no-untyped-call]
+            return False
+        if complete and not self._reads:
+            self._reactor.removeReader(self)
+        else:
+            self._reactor.addReader(self)
+        self._watch_writes(self._sock.has_unsent or (complete and self._writes))
+        if complete:
+            owner.tls_established()
+        else:
+            owner.tls_holds(self._sock.handshake_memory)
+        return complete
+
+    def _flush(self) -> None:
+        assert self._owner is not None
+        try:
+            self._sock.flush()
+        except OSError as error:
+            self._owner.connectionLost(Failure(error))  # type: ignore[no-untyped-call]
+        else:
+            self._watch_writes(self._sock.has_unsent)
+
+    def _watch_writes(self, wanted: bool) -> None:
+        if wanted:
+            self._reactor.addWriter(self)
+        else:
+            self._reactor.removeWriter(self)
+
+    def _read(self) -> None:
+        owner = self._owner
+        assert owner is not None
+        for _ in range(ROUNDS):
+            if not self._reads:
+                return
+            owner.doRead()
+            if not self._sock.has_pending:
+                return
+        self._plan_resumption()
+
+    def _plan_resumption(self) -> None:
+        if self._resumption is None:
+            self._resumption = self._reactor.callLater(0, self._resume)
+
+    def _resume(self) -> None:
+        self._resumption = None
+        self._read()

@@ -1,0 +1,90 @@
+"""A JWKS is fetched off the reactor, from time to time, and after a failure sooner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalite.broker.jwks import JwksRefresher, fetch_jwks
+from kafkalite.testing.clock import ManualClock
+from tests.network.fakes import ManualExecutor
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.executor = ManualExecutor()
+        self.loaded: list[bytes] = []
+        self.answers: list[bytes | Exception] = []
+        self.refresher = JwksRefresher(
+            "https://user:planted@idp/jwks?key=planted",
+            self.loaded.append,
+            self.executor,
+            self.clock,
+            60_000,
+            1000,
+            10_000,
+            self.fetch,
+        )
+        self.refresher.start()
+
+    def fetch(self, _: str) -> bytes:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def work(self, *answers: bytes | Exception) -> None:
+        self.answers += answers
+        for _ in answers:
+            self.executor.do_one()
+
+
+def test_keys_are_fetched_from_time_to_time() -> None:
+    world = World()
+    world.work(b"one")
+    world.clock.advance(59)
+    assert not world.executor.work
+    world.clock.advance(1)
+    world.work(b"two")
+    assert world.loaded == [b"one", b"two"]
+
+
+def test_after_a_failure_the_fetch_is_repeated_ever_later(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    for pause in (1, 2, 4, 8, 10, 10):
+        world.work(OSError("refused"))
+        world.clock.advance(pause - 0.5)
+        assert not world.executor.work
+        world.clock.advance(0.5)
+    world.work(b"one")
+    assert world.loaded == [b"one"]
+    assert "the JWKS of idp could not be read" in caplog.text
+    assert "planted" not in caplog.text
+
+
+def test_unknown_keys_cause_a_fetch_every_ten_seconds_at_most() -> None:
+    world = World()
+    world.refresher.expedite()
+    world.work(b"one")
+    world.clock.advance(9.9)
+    world.refresher.expedite()
+    assert not world.executor.work
+    world.clock.advance(0.1)
+    world.refresher.expedite()
+    world.refresher.expedite()
+    world.work(b"two")
+    assert not world.executor.work
+    assert world.loaded == [b"one", b"two"]
+
+
+def test_a_file_is_read_and_other_schemes_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "jwks.json"
+    file.write_bytes(b"{}")
+    assert fetch_jwks(file.as_uri()) == b"{}"
+    with pytest.raises(ValueError, match="https, http, file"):
+        fetch_jwks("ftp://idp/jwks")
+    file.write_bytes(b"x" * ((1 << 20) + 1))
+    with pytest.raises(ValueError, match="larger"):
+        fetch_jwks(file.as_uri())

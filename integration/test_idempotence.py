@@ -209,6 +209,8 @@ def test_state_outlives_restarts_leaders_and_truncation(make_cluster: ClusterFac
     next_leader = wait_for(lambda: states(cluster, name, 1)[0]["leader"], "a leader")
     with RawClient(cluster.address(next_leader)) as client:
         wait_for(lambda: client.leads(name, next_leader), "it knows that it leads")
+        # OFFSET_NOT_AVAILABLE until the high watermark has reached the new leader epoch (KIP-207).
+        wait_for(lambda: client.list_offset(name, -1)[0] == NONE, "the new leader tells its end")
         kept = client.list_offset(name, -1)[2]
     assert 8 <= kept < 14
     assert send_leader(cluster, name, producer, 13)[0] is GAP

@@ -355,7 +355,7 @@ def znodes_document() -> str:
         out += [
             f"- lifetime: {znode.lifetime}",
             f"- written by: {znode.writer}",
-            f"- watched by: {znode.watchers.replace('nobody', 'no process')}",
+            f"- watched by: {znode.watchers}",
             f"- data: {_data(znode.format, may_be_empty=znode.may_be_empty)}",
             f"- schema: [{znode.name}.schema.json](../zk_schema/{znode.name}.schema.json)",
         ]

@@ -51,7 +51,7 @@ class SilentGroup:
         """Have a consumer begin beyond the end, and see where it goes."""
         consumer = Consumer(
             {
-                "bootstrap.servers": workspace.cluster.bootstrap,
+                **workspace.login(),
                 "group.id": f"{GROUP}-outcome",
                 "auto.offset.reset": "latest",
                 "enable.auto.commit": "false",

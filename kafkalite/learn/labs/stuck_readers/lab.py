@@ -71,7 +71,7 @@ def begin_transaction(workspace: Workspace) -> None:
     """Write records in a transaction, and leave it open."""
     producer = Producer(
         {
-            "bootstrap.servers": workspace.cluster.bootstrap,
+            **workspace.login(),
             "transactional.id": TRANSACTIONAL_ID,
             "transaction.timeout.ms": LONGEST_MS,
         }

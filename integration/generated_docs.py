@@ -452,6 +452,13 @@ def cli_document() -> str:
     return cli_document.cli_document()
 
 
+def kips_document() -> str:
+    """``docs/kips.md``."""
+    from integration import kips
+
+    return kips.kips_document()
+
+
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "docs/apis.md": apis_document,
     "docs/cli.md": cli_document,
@@ -461,6 +468,8 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     "docs/permissions.md": permissions_document,
     "docs/traps.md": traps_document,
     "docs/znodes.md": znodes_document,
+    # The last one, because it reads the others.
+    "docs/kips.md": kips_document,
 }
 """File → function that returns its text."""
 

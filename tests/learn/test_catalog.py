@@ -37,7 +37,7 @@ That.
 
 ## Sources
 
-KIP-1.
+KIP-98.
 """
 CODE = """
 from kafkalite.learn.lab import LabFinding, LabKind, LabNeeds

@@ -104,7 +104,7 @@ def test_a_default_is_what_the_page_says(path: str, words: str, key: str, value:
 
 
 def measured() -> dict[str, set[float]]:
-    """Anchor of a section of docs/performance.md → the figures of kafkalite and of Kafka in its table, without ratios."""
+    """Anchor of a section of docs/performance.md → the figures of kafkalite and of Kafka in its table, no ratios."""
     page = (kafka_sources.ROOT / "docs" / "performance.md").read_text()
     tables: dict[str, set[float]] = {}
     for title, body in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL):

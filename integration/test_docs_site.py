@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from integration.diagrams import DIAGRAMS
 from integration.harness.browser import REQUIRED, chromium, missing_browser
 from integration.harness.wait import wait_for
 
@@ -60,6 +61,14 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
         if re.match(r"(?:https?:)?//", address)
     ]
     assert not foreign
+
+
+def test_diagrams_are_part_of_the_pages(site: Path) -> None:
+    """Their text can be marked and found, and they have the colours of the page."""
+    for path in DIAGRAMS:
+        title = f"<title>{(ROOT / path).read_text().partition('<title>')[2].partition('<')[0]}</title>"
+        assert any(title in page.read_text() for page in site.rglob("*.html")), path
+        assert not (site / "_images" / Path(path).name).exists()
 
 
 def test_the_search_has_an_index_of_its_own(site: Path) -> None:

@@ -73,9 +73,9 @@ def kept() -> dict[str, list[str]]:
 
 def ask() -> dict[str, list[str]]:
     """Command here → flags of Kafka's tool, as the tools print them. Raises ``ValueError`` if one prints none."""
-    lines = [line for tool in TOOLS for line in tool.lines()]
+    commands = {line: tool.command for tool in TOOLS for line in tool.lines()}
     done = subprocess.run(
-        [*java_program("ToolHelp"), *lines],
+        [*java_program("ToolHelp"), *commands],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -83,10 +83,13 @@ def ask() -> dict[str, list[str]]:
         check=False,
     )
     sections = _SECTION.split(done.stdout)[1:]
-    texts = dict(zip(sections[::2], sections[1::2], strict=True))
-    if list(texts) != lines:
-        raise ValueError(f"{len(texts)} of {len(lines)} tools answered: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return {tool.command: _flags("".join(texts[line] for line in tool.lines())) for tool in TOOLS}
+    lines, texts = sections[::2], sections[1::2]
+    if lines != list(commands):
+        raise ValueError(f"{len(lines)} of {len(commands)} tools answered: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    found: dict[str, str] = {}
+    for command, text in zip(commands.values(), texts, strict=True):
+        found[command] = found.get(command, "") + text
+    return {command: _flags(text) for command, text in found.items()}
 
 
 def _flags(text: str) -> list[str]:

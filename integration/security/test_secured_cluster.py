@@ -108,6 +108,14 @@ def test_an_ordinary_user_may_do_what_is_granted(secured: Secured) -> None:
     refused = send(client, "too early")
     assert refused is not None
     assert refused.name() == "TOPIC_AUTHORIZATION_FAILED"
+    where = ("--bootstrap-server", secured.state["bootstrap"], "--command-config", secured.properties(CLIENT))
+    for entity, code in (
+        (("--topic", TOPIC), "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed."),
+        (("--broker", 1), "CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed."),
+        (("--broker-defaults",), "CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed."),
+    ):
+        told = command("configs", "--describe", *entity, "--all", *where, code=1)
+        assert (told.out, told.err) == ("", f"kafkalite configs: {code}\n")
     grant(admin, CLIENT, (ResourceType.TOPIC, TOPIC, AclOperation.ALL), (ResourceType.GROUP, GROUP, AclOperation.READ))
     wait_for(lambda: send(client, "one coffee") is None, "the record is accepted")
     assert topics(secured, "--list", user=CLIENT).lines == [TOPIC]

@@ -234,20 +234,29 @@ def check_error(answer: ApiMessage) -> None:
 def broker_configs(
     admin: KafkaAdminClient, broker_id: int, names: Sequence[str] | None = None
 ) -> dict[str, ConfigDescription]:
-    """The configurations of a broker, all or ``names``. Raises :class:`ApiError` for a user that may not read them.
+    """The configurations of a broker, all or ``names``. Raises :class:`ApiError` for a user that may not read them."""
+    return described_configs(admin, "BROKER", str(broker_id), names)
 
-    The library's own method gives such a user no configurations and no error.
+
+def described_configs(
+    admin: KafkaAdminClient, kind: str, name: str, keys: Sequence[str] | None = None, *, synonyms: bool = False
+) -> dict[str, ConfigDescription]:
+    """The configurations of a TOPIC, BROKER or BROKER_LOGGER, all or ``keys``; a BROKER "" is the default of all.
+
+    Raises :class:`ApiError` with the broker's error: the library's own method ignores it and returns no configurations.
     """
     from kafka.admin import ConfigResourceType
     from kafka.protocol.admin import DescribeConfigsRequest
 
-    asked = (ConfigResourceType.BROKER, str(broker_id), None if names is None else list(names))
-    response = send(admin, DescribeConfigsRequest(resources=[asked], min_version=1), broker_id)
+    asked = (ConfigResourceType[kind], name, None if keys is None else list(keys))
+    request = DescribeConfigsRequest(resources=[asked], include_synonyms=synonyms, min_version=1)
+    # A broker describes itself and its loggers; any broker describes a topic, and the default of all brokers.
+    response = send(admin, request, int(name) if kind != "TOPIC" and name else None)
     for result in response.results:
         check_error(result)
     found: dict[str, dict[str, dict[str, ConfigDescription]]]
     found = admin._describe_configs_process_responses([response], "all")
-    return found.get("broker", {}).get(str(broker_id), {})
+    return found.get(kind.lower(), {}).get(name, {})
 
 
 def librdkafka_settings(args: argparse.Namespace, more: Mapping[str, str] | None = None) -> dict[str, object]:

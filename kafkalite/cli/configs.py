@@ -18,12 +18,12 @@ from kafkalite.cli.clients import (
     add_json,
     admin_client,
     check_error,
+    described_configs,
     print_json,
     read_properties,
     send,
 )
 from kafkalite.cli.main import UsageError
-from kafkalite.common.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -158,7 +158,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, kind: str, name:
     for each in names:
         entries = {
             key: entry
-            for key, entry in sorted(fetch(admin, kind, each).items())
+            for key, entry in sorted(described_configs(admin, kind, each, synonyms=True).items())
             if args.all or entry["config_source"] in own_sources(kind, each)
         }
         shown[each] = entries
@@ -174,26 +174,6 @@ def own_sources(kind: str, name: str) -> tuple[str, ...]:
     if kind == "TOPIC":
         return ("DYNAMIC_TOPIC_CONFIG",)
     return ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_BROKER_LOGGER_CONFIG") if name else ("DYNAMIC_DEFAULT_BROKER_CONFIG",)
-
-
-def fetch(admin: KafkaAdminClient, kind: str, name: str) -> dict[str, ConfigDescription]:
-    """All configurations of one entity, with synonyms."""
-    from kafka.admin import ConfigResource, ConfigResourceType
-    from kafka.protocol.admin import DescribeConfigsRequest
-
-    resource_type = ConfigResourceType[kind]
-    if name or kind == "TOPIC":
-        described = admin.describe_configs(
-            [ConfigResource(resource_type, name)], include_synonyms=True, config_filter="all"
-        )
-        entries: dict[str, ConfigDescription] = described.get(kind.lower(), {}).get(name, {})
-        if not entries and kind == "TOPIC":
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
-        return entries
-    # The library reads every broker's name as a number; the default of all brokers has the empty name.
-    request = DescribeConfigsRequest(resources=[(resource_type, "", None)], include_synonyms=True, min_version=1)
-    response = admin._manager.run(admin._manager.send, request)
-    return dict(admin._describe_configs_process_responses([response], "all").get("broker", {}).get("", {}))
 
 
 def alter(admin: KafkaAdminClient, args: argparse.Namespace, kind: str, name: str | None, label: str) -> int:

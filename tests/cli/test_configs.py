@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from kafka.admin import KafkaAdminClient
+from kafka.protocol.admin import DescribeConfigsResponse
 
 from kafkalite.cli.clients import ConfigDescription, ConfigSynonym
 from kafkalite.cli.configs import describe, entities, entity, parse_config_list, print_entries
 from kafkalite.cli.main import UsageError
+from kafkalite.common.errors import ApiError, ErrorCode
 
 from .helpers import Admin, parse
 
@@ -88,14 +93,71 @@ def test_shown_as_kafka_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+SOURCES = {"DYNAMIC_TOPIC_CONFIG": 1, "DYNAMIC_BROKER_CONFIG": 2, "DEFAULT_CONFIG": 5}
+
+
+class Broker:
+    """An admin client whose broker describes every entity by these sources of keys, or refuses it."""
+
+    def __init__(self, sources: dict[str, str], refusal: ErrorCode = ErrorCode.NONE) -> None:
+        self._sources = sources
+        self._refusal = refusal
+        self.asked: list[tuple[str, dict[str, int]]] = []
+        self._manager = self
+        self._describe_configs_process_responses = KafkaAdminClient._describe_configs_process_responses
+
+    def run(self, _: object, __: object, request: Any, node: dict[str, int]) -> Any:
+        (resource,) = request.resources
+        kind, name, _ = resource
+        self.asked.append((name, node))
+        result: Any = DescribeConfigsResponse.DescribeConfigsResult
+        config = result.DescribeConfigsResourceResult
+        configs = [
+            config(name=key, value="1", read_only=False, is_sensitive=False, config_source=SOURCES[source], synonyms=[])
+            for key, source in self._sources.items()
+        ]
+        refused = bool(self._refusal)
+        made = result(
+            error_code=self._refusal,
+            error_message="No." if refused else None,
+            resource_type=kind,
+            resource_name=name,
+            configs=[] if refused else configs,
+        )
+        return DescribeConfigsResponse(throttle_time_ms=0, results=[made])
+
+
+def described(broker: Any, *flags: str) -> int:
+    args = parse("configs", "--describe", *flags)
+    return describe(broker, args, *entity(entities(args)))
+
+
 def test_only_what_was_set_for_the_entity(capsys: pytest.CaptureFixture[str]) -> None:
-    described = {
-        "own": entry("1", "DYNAMIC_TOPIC_CONFIG"),
-        "of.the.broker": entry("2", "DYNAMIC_BROKER_CONFIG"),
-        "default": entry("3", "DEFAULT_CONFIG"),
-    }
-    cluster = Admin(describe_configs={"topic": {"t": described}})
-    describe(cluster, parse("configs", "--describe", "--topic", "t"), "TOPIC", "t")
+    broker = Broker({"own": "DYNAMIC_TOPIC_CONFIG", "of.the.broker": "DYNAMIC_BROKER_CONFIG", "less": "DEFAULT_CONFIG"})
+    described(broker, "--topic", "t")
     assert [line.split("=")[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["  own"]
-    describe(cluster, parse("configs", "--describe", "--topic", "t", "--all"), "TOPIC", "t")
+    described(broker, "--topic", "t", "--all")
     assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_a_broker_describes_itself_and_any_broker_the_rest() -> None:
+    broker = Broker({})
+    for flags in (("--topic", "7"), ("--broker", "7"), ("--broker-defaults",)):
+        described(broker, *flags)
+    assert broker.asked == [("7", {}), ("7", {"node_id": 7}), ("", {})]
+
+
+@pytest.mark.parametrize(
+    ("flags", "refusal"),
+    [
+        (("--topic", "t"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (("--broker", "1"), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (("--broker-defaults", "--json"), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ],
+)
+def test_a_refused_description_is_an_error(
+    flags: tuple[str, ...], refusal: ErrorCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ApiError, match=f"{refusal.name}: No."):
+        described(Broker({}, refusal), *flags)
+    assert capsys.readouterr().out == ""

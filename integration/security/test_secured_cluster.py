@@ -333,13 +333,16 @@ def test_zookeeper_can_be_looked_at_with_the_clusters_certificate(secured: Secur
     assert [znode["path"] for znode in stored] == ["/config/users", "/config/users/admin", "/config/users/client"]
 
 
-def test_a_later_start_keeps_users_data_and_acls(secured: Secured) -> None:
+def test_a_later_start_keeps_users_data_acls_and_overrides(secured: Secured) -> None:
     """Also without the flag."""
     before = secured.state
     secured.command("stop")
     assert secured.command("status", code=1).lines
-    secured.start()
+    secured.command("start", "--brokers", "2", "--detach", "--override", "log.retention.hours=24")
     after = secured.state
+    for broker in read_brokers(secured.directory):
+        properties = (Path(broker.dir) / "server.properties").read_text().splitlines()
+        assert {f"{name}={value}" for name, value in QUICK.items()} | {"log.retention.hours=24"} <= set(properties)
     assert [after[user] for user in (ADMIN, CLIENT)] == [before[user] for user in (ADMIN, CLIENT)]
     assert read(after[CLIENT], 1) == ["one coffee"]
 

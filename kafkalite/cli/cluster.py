@@ -43,7 +43,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     start.add_argument("--zookeeper", metavar="CONNECT", help="a ZooKeeper that runs already")
     start.add_argument("--detach", action="store_true", help="come back when the cluster is ready; it goes on")
     start.add_argument(
-        "--override", action="append", default=[], metavar="NAME=VALUE", help="a property of all brokers"
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property of all brokers; later starts on --dir keep it, unless they give it another value",
     )
     start.add_argument(
         "--secure",
@@ -81,7 +85,7 @@ def start(args: argparse.Namespace) -> int:
     from kafkalite.embedded.cluster import LocalCluster
     from kafkalite.embedded.dashboard import DashboardProcess
     from kafkalite.embedded.security import ADMIN, FOLDER, USERS
-    from kafkalite.embedded.state import broker_process, read_brokers
+    from kafkalite.embedded.state import broker_process, read_brokers, read_overrides
 
     if args.brokers < 1:
         raise StartupError(f"--brokers {args.brokers}: at least 1")
@@ -98,7 +102,7 @@ def start(args: argparse.Namespace) -> int:
         metrics=True,
         port_base=args.port_base,
         zookeeper=args.zookeeper,
-        overrides=parse_overrides(args.override),
+        overrides={**read_overrides(args.dir), **parse_overrides(args.override)},
         detached=args.detach,
         relayed=args.relay_zookeeper or args.allow_changes,
     )

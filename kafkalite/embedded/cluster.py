@@ -4,7 +4,8 @@ Answers to: ``kafka.testkit.KafkaClusterTestKit`` and the quick start's five ter
 
 All files of a cluster are in its directory, so that another process (``kafkalite cluster stop``, a test)
 finds it: ``cluster.json`` with pids and ports, ``zookeeper/``, and ``broker-N/`` with ``server.properties``,
-``broker.log`` and ``data/``. A cluster started again on its directory keeps ports and data.
+``broker.log`` and ``data/``. A cluster started again on its directory keeps ports and data; a
+``running`` one starts its brokers with the overrides of ``cluster.json``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kafkalite.embedded.state import (
     BrokerAddress,
     broker_process,
     read_brokers,
+    read_overrides,
     read_state,
     write_state,
     zookeeper_port,
@@ -104,7 +106,14 @@ class LocalCluster:
             raise StartupError(f"no cluster in {directory}")
         brokers = read_brokers(directory)
         security = ClusterSecurity.find(directory)
-        cluster = cls(directory, 0, zookeeper=str(state["zookeeper"]), detached=True, security=security)
+        cluster = cls(
+            directory,
+            0,
+            zookeeper=str(state["zookeeper"]),
+            overrides=read_overrides(directory),
+            detached=True,
+            security=security,
+        )
         cluster._ports = {each.id: each.port for each in brokers}
         cluster._metrics_ports = {each.id: urlsplit(each.metrics).port or 0 for each in brokers if each.metrics}
         cluster._processes = {each.id: broker_process(each) for each in brokers}
@@ -315,7 +324,7 @@ class LocalCluster:
                 for i in self.broker_ids
             ]
             logins = None if self.security is None else self.security.logins()
-            write_state(self.directory, self.zookeeper, brokers, logins)
+            write_state(self.directory, self.zookeeper, brokers, logins, self.overrides)
 
     # Inside
 

@@ -42,10 +42,12 @@ def write_state(
     zookeeper: str,
     brokers: Sequence[BrokerAddress],
     logins: Mapping[str, Mapping[str, str]] | None = None,
+    overrides: Mapping[str, str] | None = None,
 ) -> None:
     """Write ``cluster.json``, whole or not at all.
 
-    ``logins``: the client properties of each user of a secured cluster; with their passwords the file has mode 0600.
+    ``logins``: the client properties of each user of a secured cluster. ``overrides``: properties of all brokers. The
+    file has mode 0600 with either of them, because of the passwords.
     """
     bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
     state: dict[str, object] = {
@@ -55,7 +57,9 @@ def write_state(
     }
     if logins is not None:
         state |= {user: {"bootstrap.servers": bootstrap, **properties} for user, properties in logins.items()}
-    write = write_whole if logins is None else write_private
+    if overrides:
+        state["overrides"] = dict(overrides)
+    write = write_private if logins is not None or overrides else write_whole
     write(directory / STATE_FILE, json.dumps(state, indent=2) + "\n")
 
 
@@ -74,6 +78,13 @@ def read_brokers(directory: Path) -> list[BrokerAddress]:
     known = {field.name for field in fields(BrokerAddress)}
     brokers = state["brokers"] if state else []
     return [BrokerAddress(**{name: broker[name] for name in broker.keys() & known}) for broker in brokers]
+
+
+def read_overrides(directory: Path) -> dict[str, str]:
+    """The properties of all brokers in ``cluster.json``; none without such a file."""
+    state = read_state(directory)
+    overrides: dict[str, str] = state.get("overrides", {}) if state else {}
+    return overrides
 
 
 def broker_process(broker: BrokerAddress) -> ServerProcess:

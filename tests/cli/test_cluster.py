@@ -1,4 +1,4 @@
-"""``kafkalite cluster start --secure``: what is refused before anything starts, and what a later start keeps."""
+"""``kafkalite cluster start``: what is refused before anything starts, and what a later start keeps."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ def test_a_secured_cluster_stays_secured(
     assert first is not None
     assert again is not None
     assert first.logins() == again.logins()
+
+
+def test_a_later_start_keeps_the_overrides(tmp_path: Path, started: list[LocalCluster]) -> None:
+    """As ``cluster.json`` has them: the last value of each key that was given."""
+    for flags, expected in (
+        (("--override", "a=1", "--override", "b=2"), {"a": "1", "b": "2"}),
+        ((), {"a": "1", "b": "2"}),
+        (("--override", "b=3", "--override", "c=4"), {"a": "1", "b": "3", "c": "4"}),
+    ):
+        assert start(tmp_path, *flags) == 0
+        assert started[-1].overrides == expected
+        write_state(tmp_path, "localhost:2", [], overrides=started[-1].overrides)
+    assert LocalCluster.running(tmp_path).overrides == expected
 
 
 def test_an_open_cluster_stays_open(

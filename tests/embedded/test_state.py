@@ -20,6 +20,7 @@ from kafkalite.embedded.state import (
     BrokerAddress,
     broker_process,
     read_brokers,
+    read_overrides,
     read_state,
     stop_cluster,
     write_state,
@@ -33,6 +34,7 @@ from tests.network.test_blocking_client import answer, connection_to
 
 def test_a_written_state_is_read(tmp_path: Path) -> None:
     assert (read_state(tmp_path), read_brokers(tmp_path), zookeeper_port(tmp_path)) == (None, [], 0)
+    assert read_overrides(tmp_path) == {}
     brokers = [BrokerAddress(n, "127.0.0.1", 9000 + n, 100 + n, str(tmp_path / f"broker-{n}")) for n in (1, 2)]
     write_state(tmp_path, "127.0.0.1:2181/chroot", brokers)
     state = read_state(tmp_path)
@@ -42,6 +44,14 @@ def test_a_written_state_is_read(tmp_path: Path) -> None:
     assert read_brokers(tmp_path) == brokers
     assert zookeeper_port(tmp_path) == 2181
     assert [path.name for path in tmp_path.iterdir()] == ["cluster.json"], "nothing temporary is left"
+
+
+def test_overrides_are_the_owners_alone(tmp_path: Path) -> None:
+    """Because any of them may be a password."""
+    cluster = LocalCluster(tmp_path, 0, zookeeper="z:2181", overrides={"ssl.key.password": "planted"})
+    cluster.write_state()
+    assert read_overrides(tmp_path) == {"ssl.key.password": "planted"}
+    assert (tmp_path / "cluster.json").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("others", [{}, {"rack": "a"}], ids=["an earlier version", "a later version"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,9 @@ from integration.harness.commands import command
 from integration.harness.tree import Tree
 from integration.harness.wait import wait_for
 from integration.test_clients_confluent import Confluent
-from kafkalite.common.events import decode_frames
+from kafkalite.common.events import EventFrames, decode_frames
 from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.processes import free_ports
 
 PARTITIONS = 6
 AHEAD_MS = {1: 0, 2: 2000, 3: -2000}
@@ -83,6 +86,12 @@ def timeline(*where: str) -> Story:
     return [json.loads(line) for line in command("events", *where, "--json").lines]
 
 
+def told_at(page: str) -> EventFrames:
+    """The answer of the page of a broker's present life."""
+    with urllib.request.urlopen(page, timeout=30) as answer:
+        return decode_frames(answer.read())
+
+
 def place(story: Story, wanted: Callable[[dict[str, Any]], bool], after: int = -1) -> int:
     """The first event behind ``after`` that is ``wanted``; -1 without one."""
     return next((n for n, event in enumerate(story) if n > after and wanted(event)), -1)
@@ -91,8 +100,7 @@ def place(story: Story, wanted: Callable[[dict[str, Any]], bool], after: int = -
 def test_the_clocks_differ(cluster: LocalCluster) -> None:
     for number in cluster.broker_ids:
         before = time.time() * 1000
-        with urllib.request.urlopen((cluster.metrics(number) or "").replace("/metrics", "/events"), timeout=30) as page:
-            now = decode_frames(page.read()).now_ms
+        now = told_at((cluster.metrics(number) or "").replace("/metrics", "/events")).now_ms
         assert before - 1 <= now - AHEAD_MS[number] <= time.time() * 1000 + 1
 
 
@@ -200,3 +208,63 @@ def test_every_line_of_the_log_is_an_object(cluster: LocalCluster) -> None:
     lines = [json.loads(line) for line in cluster.log_file(broker).read_text().splitlines()]
     assert {"INFO"} <= {line["level"] for line in lines}
     assert any(line["logger"] == "kafkalite.broker.server" and "serves on" in line["message"] for line in lines)
+
+
+class Follower:
+    """``kafkalite events --follow`` as a process, until the end of the block."""
+
+    def __init__(self, directory: Path, *where: str) -> None:
+        self._out = directory / f"{where[0]}.out"
+        self._command = [sys.executable, "-m", "kafkalite.cli.main", "events", *where, "--follow", "--json"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Follower:
+        with self._out.open("wb") as out:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        assert self._process.poll() is None, f"it ended: {self._out.read_text()[-2000:]}"
+        self._process.terminate()
+        self._process.wait(30)
+
+    @property
+    def printed(self) -> Counter[str]:
+        """The whole lines of events, and how often each was printed."""
+        lines = self._out.read_text().rpartition("\n")[0].splitlines()
+        return Counter(line for line in lines if line.startswith("{"))
+
+
+def test_brokers_that_are_added_or_come_back_elsewhere_are_followed(cluster: LocalCluster, tmp_path: Path) -> None:
+    """By their registrations and by their configurations; all that they tell is printed, and none of it twice."""
+    late, back, stays = cluster.broker_ids
+    for number in (back, stays):
+        if not cluster.is_alive(number):
+            cluster.start_broker(number)
+    if cluster.is_alive(late):
+        cluster.kill_broker(late)
+    pages = {number: (cluster.metrics(number) or "").replace("/metrics", "/events") for number in cluster.broker_ids}
+    with ExitStack() as stack:
+        flags = (("--zookeeper", cluster.zookeeper), ("--bootstrap-server", cluster.address(back)))
+        followers = [stack.enter_context(Follower(tmp_path, *each)) for each in flags]
+
+        def all_told(number: int) -> bool:
+            """Whether each follower has printed what the broker's page has."""
+            told = {json.dumps(each.facts(), ensure_ascii=False) for each in told_at(pages[number]).events}
+            return any("is registered" in each for each in told) and all(
+                told <= follower.printed.keys() for follower in followers
+            )
+
+        for number in (back, stays):
+            wait_for(lambda: all_told(number), f"broker {number} is followed", timeout=60)  # noqa: B023
+        cluster.start_broker(late)
+        wait_for(lambda: all_told(late), "the broker that was added is followed", timeout=60)
+        cluster.kill_broker(back)
+        elsewhere = f"http://127.0.0.1:{free_ports(1)[0]}"
+        pages[back] = f"{elsewhere}/events"
+        cluster.start_broker(back, {"metrics.listener": elsewhere})
+        for number in cluster.broker_ids:
+            wait_for(lambda: all_told(number), f"broker {number} is followed to its new address", timeout=60)  # noqa: B023
+        for follower in followers:
+            assert {line: count for line, count in follower.printed.items() if count > 1} == {}

@@ -14,7 +14,7 @@ from typing import Final
 from kafkalite.broker.properties import load_properties
 from kafkalite.broker.tls_keys import TLS_CONFIGS
 from kafkalite.cli.clients import read_properties, with_login
-from kafkalite.cli.events import page_access
+from kafkalite.cli.event_pages import page_access
 from kafkalite.common.authentication import SaslClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.principals import KafkaPrincipal

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urljoin
 
 from kafkalite.cli.clients import add_bootstrap, add_json, librdkafka_settings, read_properties, with_login
-from kafkalite.cli.events import PageAccess, configured_pages, page_access
+from kafkalite.cli.event_pages import PageAccess, configured_pages, page_access
 from kafkalite.cli.main import UsageError
 from kafkalite.cluster.record_story import CLIENT, ClockRange, RecordStep, RecordStory, tell
 from kafkalite.common.trace_points import TraceFrames, TracePoint, TracePointKind, decode_trace

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalite.embedded.dashboard import DashboardProcess
 
 PROGRESS_EVERY = 1.0
-SECONDS = 25.0
+SECONDS = 15.0
 """The flights are sent over at least this time, so that the group is at work during the kills."""
 OVERRIDES = {
     "min.insync.replicas": "2",
@@ -66,9 +66,13 @@ def run(args: argparse.Namespace) -> int:
         say(f"   brokers at {cluster.bootstrap}, ZooKeeper at {cluster.zookeeper}, {time.monotonic() - started:.1f} s")
         dashboard = DashboardProcess.start(directory)
         say(f"   watch it live at {dashboard.address}")
-        good = play(cluster, args.records)
-        rows = args.records or count_rows()
-        good = demo_pipeline.play(cluster.bootstrap, cluster.directory, rows, say) and good
+        rows = count_rows()
+        rows = min(args.records, rows) if args.records else rows
+        scene = play(cluster, rows)
+        # Spark starts while the ledgers are compared, because either takes one processor for seconds.
+        with demo_pipeline.DelaysJob(cluster.bootstrap, cluster.directory) as job:
+            good = judge(scene)
+            good = demo_pipeline.judge(job, rows, say) and good
         if args.stay:
             stay(dashboard)
         else:
@@ -76,8 +80,10 @@ def run(args: argparse.Namespace) -> int:
     finally:
         if dashboard is not None:
             dashboard.stop()
-        cluster.stop()
-        if args.dir is None:
+        if args.dir is not None:
+            cluster.stop()
+        else:
+            cluster.close()
             shutil.rmtree(directory, ignore_errors=True)
     say(f"   the whole demo took {time.monotonic() - started:.1f} s")
     return 0 if good else 1
@@ -92,8 +98,8 @@ def stay(dashboard: DashboardProcess) -> None:
         say("   stopping")
 
 
-def play(cluster: LocalCluster, limit: int) -> bool:
-    """Create the topic, write, read, kill, and check."""
+def play(cluster: LocalCluster, rows: int) -> Scene:
+    """Create the topic, write, read and kill; returns the scene after its end, with the ledgers."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     say(f"2. Topic {TOPIC!r}: {PARTITIONS} partitions, replication factor 3")
@@ -102,7 +108,6 @@ def play(cluster: LocalCluster, limit: int) -> bool:
         future.result()
     show_states("   as it stands in ZooKeeper", settled_states(cluster))
 
-    rows = limit or count_rows()
     say(f"3. {rows:,} flights that left New York in 2013, keyed by tail number, acks=all")
     scene = Scene(cluster, rows)
     try:
@@ -113,7 +118,7 @@ def play(cluster: LocalCluster, limit: int) -> bool:
     finally:
         for reader in scene.readers:
             reader.finish()
-    return judge(scene)
+    return scene
 
 
 class StateZnode(TypedDict):

@@ -49,16 +49,46 @@ delayed = {delayed}
 """
 
 
-def play(servers: str, directory: Path, rows: int, say: Callable[[str], None]) -> bool:
-    """Run the job, print some of its results; returns whether all of them are as expected."""
-    file = directory / "delays.toml"
-    file.write_text(PIPELINE.format(servers=servers, flights=TOPIC, results=RESULTS, delayed=DELAYED))
+class DelaysJob:
+    """The pipeline over the records that the topic has at its start, in its own process until the end of the block."""
+
+    def __init__(self, servers: str, directory: Path) -> None:
+        self.servers = servers
+        self.file = directory / "delays.toml"
+        self._state = directory / "pipelines"
+
+    def __enter__(self) -> DelaysJob:
+        self.file.write_text(PIPELINE.format(servers=self.servers, flights=TOPIC, results=RESULTS, delayed=DELAYED))
+        command = [sys.executable, "-m", "kafkalite.cli.main", "pipeline", "run", str(self.file)]
+        command += ["--state", str(self._state)]
+        self._began = time.monotonic()
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            self._process.kill()
+
+    def wait(self) -> float:
+        """The seconds that the job took. Raises :class:`StartupError` with the end of its output if it fails."""
+        try:
+            said, errors = self._process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            raise StartupError(f"the pipeline took more than {TIMEOUT:g} s") from None
+        if self._process.returncode:
+            raise StartupError(f"the pipeline failed: {(errors or said).strip()[-500:]}")
+        return time.monotonic() - self._began
+
+
+def judge(job: DelaysJob, rows: int, say: Callable[[str], None]) -> bool:
+    """Wait for the job, print some of its results; returns whether all of them are as expected."""
     say("5. Spark: delays by day and airport, with the weather, from the topic into a new one")
-    say(f"   `kafkalite pipeline run {file.name}`:")
-    began = time.monotonic()
-    run(file, directory / "pipelines")
-    say(f"   {time.monotonic() - began:.1f} s, Spark's start among them")
-    found, expected = read_results(servers), compute(rows)
+    say(f"   `kafkalite pipeline run {job.file.name}`, begun when all flights were read:")
+    expected = compute(rows)
+    say(f"   {job.wait():.1f} s, Spark's start among them")
+    found = read_results(job.servers)
     worst = sorted(expected, key=lambda key: -expected[key]["delayed"])[:3]  # type: ignore[operator]
     shown = ("flights", "cancelled", "delayed", "average_delay", "flights_in_rain")
     print_table(
@@ -74,19 +104,6 @@ def play(servers: str, directory: Path, rows: int, say: Callable[[str], None]) -
     else:
         say(f"   all {len(expected):,} results are what the file gives without Spark and without brokers")
     return not wrong
-
-
-def run(file: Path, state: Path) -> None:
-    """Run the pipeline in its own process. Raises :class:`StartupError` with the end of its output if it fails."""
-    command = [sys.executable, "-m", "kafkalite.cli.main", "pipeline", "run", str(file), "--state", str(state)]
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise StartupError(f"the pipeline took more than {TIMEOUT:g} s") from None
-    if done.returncode:
-        raise StartupError(f"the pipeline failed: {(done.stderr or done.stdout).strip()[-500:]}")
 
 
 def read_results(servers: str) -> dict[Key, Figures]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import signal
+import sys
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +22,7 @@ from kafkalite.cli.flight_reader import ENTRY, entry
 from kafkalite.cli.flights import PARTITIONS, Ledger
 from kafkalite.cli.groups_view import GroupView, MemberView
 from kafkalite.cli.main import build_parser
+from kafkalite.common.errors import StartupError
 from kafkalite.common.types import TopicPartition
 from kafkalite.embedded import cluster, dashboard
 
@@ -146,25 +150,30 @@ class FakeProcess:
         self._steps.append(f"{self._name} stops")
 
 
-def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *flags: str) -> list[str]:
-    """What the demo does and says, in its order."""
+def told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *flags: str, verdicts: tuple[bool, bool] = (True, True)
+) -> list[str]:
+    """What the demo does and says, in its order, if this is found of the readers and of Spark's results."""
     steps: list[str] = []
 
     def interrupted(_: threading.Event, timeout: float | None = None) -> None:  # noqa: ARG001
         steps.append("waits")
         raise KeyboardInterrupt
 
-    def plays(*_: object) -> bool:
-        steps.append("plays")
-        return True
+    def plays(_: object, rows: int) -> None:
+        steps.extend([f"{rows} flights", "plays"])
 
     monkeypatch.setattr(cluster, "LocalCluster", lambda *_, **__: FakeProcess("cluster", steps))
     monkeypatch.setattr(dashboard, "DashboardProcess", FakeProcess("page", steps))
     monkeypatch.setattr(demo, "play", plays)
-    monkeypatch.setattr(demo_pipeline, "play", lambda *_: True)
+    monkeypatch.setattr(demo, "count_rows", lambda: 5)
+    monkeypatch.setattr(demo, "judge", lambda _: verdicts[0])
+    monkeypatch.setattr(demo_pipeline, "DelaysJob", lambda *_: nullcontext())
+    monkeypatch.setattr(demo_pipeline, "judge", lambda *_: verdicts[1])
     monkeypatch.setattr(demo, "say", lambda text, **_: steps.append(text))
     monkeypatch.setattr(threading.Event, "wait", interrupted)
-    assert demo.run(build_parser("demo").parse_args(["demo", "--records", "1", "--dir", str(tmp_path), *flags])) == 0
+    code = demo.run(build_parser("demo").parse_args(["demo", "--dir", str(tmp_path), *flags]))
+    assert code == (0 if all(verdicts) else 1)
     return steps
 
 
@@ -174,6 +183,39 @@ def test_the_page_is_named_before_the_play_and_at_the_end(monkeypatch: pytest.Mo
     assert steps.index("   watch it live at http://127.0.0.1:8080/") < steps.index("plays") < named[-1]
     assert named[-1] < steps.index("page stops") < steps.index("cluster stops")
     assert "waits" not in steps
+
+
+def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+    """Let the pipeline be a script of the shell."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+def test_a_pipeline_that_fails_ends_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    interpreter(monkeypatch, tmp_path, "echo no broker >&2; exit 1")
+    with demo_pipeline.DelaysJob("b:1", tmp_path) as job, pytest.raises(StartupError, match="failed: no broker"):
+        job.wait()
+
+
+def test_a_demo_that_fails_ends_the_pipeline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    interpreter(monkeypatch, tmp_path, "exec sleep 600")
+    with pytest.raises(RuntimeError), demo_pipeline.DelaysJob("b:1", tmp_path) as job:
+        raise RuntimeError
+    assert job._process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("records", "rows"), [("0", 5), ("2", 2), ("9", 5)])
+def test_no_more_flights_are_expected_than_there_are(
+    records: str, rows: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert f"{rows} flights" in told(monkeypatch, tmp_path, "--records", records)
+
+
+@pytest.mark.parametrize("verdicts", [(True, False), (False, True)])
+def test_both_parts_count(verdicts: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "cluster stops" in told(monkeypatch, tmp_path, verdicts=verdicts)
 
 
 def test_cluster_and_page_stay_when_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

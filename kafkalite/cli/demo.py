@@ -80,10 +80,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         if dashboard is not None:
             dashboard.stop()
-        if args.dir is not None:
-            cluster.stop()
-        else:
-            cluster.close()
+        cluster.stop()
+        if args.dir is None:
             shutil.rmtree(directory, ignore_errors=True)
     say(f"   the whole demo took {time.monotonic() - started:.1f} s")
     return 0 if good else 1

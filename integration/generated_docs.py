@@ -215,15 +215,18 @@ ABSENT_BEANS = (
     ("`yammer-metrics-count`", "There is no such library."),
     ("beans of producers, consumers, Connect and Streams", "They belong to those processes."),
     (
-        "`BrokerTopicMetrics,name={Produce,Fetch}MessageConversionsPerSec` and `Invalid…RecordsPerSec`, "
-        "`MessageConversionsTimeMs`, `TemporaryMemoryBytes`",
-        "Not counted yet.",
+        "`socket-server-metrics`: `network-io-…`, `select-…`, `io-…`, `request-size-…`, `iotime-…`",
+        "Of a network thread and its selector. One reactor does the work of all threads: see "
+        "`kafka_network_socketserver_networkprocessoravgidle_percent`, `kafka_network_requestmetrics_requestbytes`.",
     ),
     (
-        "`DelayedFetchMetrics`, `TransactionMarkerChannelManager`, `ControllerMutation`, "
-        "`LeaderReplication` and `FollowerReplication`, `transaction-coordinator-metrics`, byte and request totals of "
-        "`socket-server-metrics`, `ControllerState`",
-        "Not counted yet.",
+        "`SocketServer,name=ControlPlane…` and labels `networkProcessor`, `processor`",
+        "The same reactor serves the listener of the controller; that one is a `listener` like the others.",
+    ),
+    (
+        "`Request (exempt-throttle-time)`",
+        "The time of requests between brokers is not measured, because no quota depends on it: see "
+        "`kafka_network_requestmetrics_localtimems` of `LeaderAndIsr`, `UpdateMetadata`, `StopReplica`.",
     ),
 )
 """Beans of Kafka 3.9's page "Monitoring", and why no metric here answers to them."""

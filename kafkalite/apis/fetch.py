@@ -47,6 +47,7 @@ from kafkalite.protocol.fetch import (
 from kafkalite.replication.delayed_operations import FetchParams
 
 if TYPE_CHECKING:
+    from kafkalite.record.convert import RecordConversionStats
     from kafkalite.replication.results import FetchResult
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class FetchApi:
         self._topic_stats = services.partitions.topic_stats
         self._metadata = services.metadata
         self._config = services.config
+        self._monotonic = services.clock.monotonic
         self.sessions = FetchSessionCache(
             services.config["max.incremental.fetch.session.cache.slots"],
             services.partitions,
@@ -329,6 +331,8 @@ class FetchApi:
             return
         if to_follower:
             metrics.replication_bytes_out += result.size
+            if result.to_added:
+                metrics.reassignment_bytes_out += result.size
         else:
             metrics.bytes_out += result.size
 
@@ -383,6 +387,7 @@ class FetchApi:
         from kafkalite.apis.fetch_conversion import check_compression, down_converted
 
         offsets = {(partition.topic, partition.partition): partition.fetch_offset for partition in asked}
+        cost: RecordConversionStats | None = None
         for answer in answers:
             if answer.topic is None:
                 continue
@@ -395,11 +400,21 @@ class FetchApi:
                 if stored is not None and not stored.config.message_downconversion_enable:
                     raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
                 offset = offsets.get((answer.topic, answer.partition), 0)
-                answer.records = down_converted(version, answer.records, offset)
+                answer.records, took = down_converted(version, answer.records, offset, self._monotonic)
+                if took.records:
+                    self._count_converted(answer.topic, took.records)
+                    cost = took if cost is None else cost.plus(took)
             except ApiError as error:
                 answer.records = None
                 answer.error = error.code
                 answer.high_watermark = -1
+        if cost is not None:
+            self._topic_stats.fetch_conversions.add(cost)
+
+    def _count_converted(self, topic: str, records: int) -> None:
+        metrics = self._topic_stats.topics.get(topic)
+        if metrics is not None:
+            metrics.fetch_message_conversions += records
 
     def _refuse(self, request: Request, fetch: FetchRequest) -> None:
         answers = [

@@ -9,15 +9,29 @@ Versions before 4 get messages of magic 0 (up to version 1) or 1; versions befor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer, FileRegion
 from kafkalite.record.batch import CorruptRecordError
-from kafkalite.record.convert import down_convert
+from kafkalite.record.convert import ConvertedRecords, RecordConversionStats, down_convert
 
 
-def down_converted(version: int, records: FileRegion | Buffer, fetch_offset: int) -> bytes:
-    """``records`` as messages for a Fetch of ``version`` 0 to 3. Raises :class:`ApiError`."""
+def down_converted(
+    version: int, records: FileRegion | Buffer, fetch_offset: int, monotonic: Callable[[], float]
+) -> tuple[bytes, RecordConversionStats]:
+    """``records`` as messages for a Fetch of ``version`` 0 to 3, and what that cost by the clock ``monotonic``.
+
+    Raises :class:`ApiError`.
+    """
+    began = monotonic()
     data = records.read() if isinstance(records, FileRegion) else records
+    found = _converted(version, data, fetch_offset)
+    cost = RecordConversionStats(found.converted, len(data) + len(found.data), monotonic() - began)
+    return found.data, cost
+
+
+def _converted(version: int, data: Buffer, fetch_offset: int) -> ConvertedRecords:
     try:
         return down_convert(data, 0 if version <= 1 else 1, fetch_offset)
     except CorruptRecordError as error:

@@ -153,9 +153,13 @@ class TokenBucket:
 
     def measure(self, bound: float, now_ms: int) -> float:
         """The tokens that are left; the quota is exceeded if they are fewer than none."""
-        self._tokens = min(self._burst(bound), self._tokens + bound * (now_ms - self._updated_ms) / 1000)
+        self._tokens = self.tokens_at(bound, now_ms)
         self._updated_ms = now_ms
         return self._tokens
+
+    def tokens_at(self, bound: float, now_ms: int) -> float:
+        """As :meth:`measure`, but changes nothing."""
+        return min(self._burst(bound), self._tokens + bound * (now_ms - self._updated_ms) / 1000)
 
     def delay_ms(self, bound: float, now_ms: int) -> int:
         """When there will be tokens again, in ms; 0 if the quota is not exceeded."""

@@ -32,6 +32,7 @@ from kafkalite.cluster.metadata import LEADER_DURING_DELETE
 from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.recent_times import RecentTimes
 from kafkalite.common.tasks import sleep, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller.events import LeaderAndIsrAnswered, StopReplicaAnswered
@@ -97,6 +98,11 @@ class ControllerChannelManager:
         """How many requests wait for each broker, the outstanding one not counted."""
         return {broker_id: queue.waiting for broker_id, queue in self._queues.items()}
 
+    @property
+    def queue_times(self) -> dict[int, RecentTimes]:
+        """How long the requests to each broker waited until they were sent."""
+        return {broker_id: queue.times for broker_id, queue in self._queues.items()}
+
     def close(self) -> None:
         """This broker is no longer the controller: drop every request."""
         self._closed = True
@@ -109,6 +115,9 @@ class _BrokerQueue:
         self, broker: Broker, channel: BrokerChannel, clock: Clock, backoff: float, on_response: OnResponse
     ) -> None:
         self.broker = broker
+        self.times = RecentTimes()
+        self._since: dict[type[ControlRequest], float] = {}
+        """Since when a request of each kind waits, the first of those that are merged."""
         self._pending = PendingRequests()
         self._channel = channel
         self._clock = clock
@@ -122,6 +131,7 @@ class _BrokerQueue:
         return len(self._pending)
 
     def put(self, request: ControlRequest) -> None:
+        self._since.setdefault(type(request), self._clock.monotonic())
         self._pending.put(request)
         if not self._running:
             self._running = True
@@ -133,6 +143,9 @@ class _BrokerQueue:
 
     async def _drain(self) -> None:
         while (request := self._pending.take()) is not None:
+            began = self._clock.monotonic()
+            # The further parts of a long request have no time: the first one stands for them.
+            self.times.add(began - self._since.pop(type(request), began))
             response = await self._deliver(request)
             if response is None:
                 break

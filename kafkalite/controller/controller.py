@@ -26,6 +26,7 @@ from kafkalite.cluster.model import Broker, PartitionAssignment
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.events import EventKind, EventRecorder, ignore_event
+from kafkalite.common.recent_times import RecentTimes
 from kafkalite.common.tasks import Future, Lane
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller import events
@@ -87,6 +88,8 @@ class Controller:
         self._queued: dict[events.Event, float] = {}
         """The events that wait, and since when."""
         self.stats = ControllerStats()
+        self.handling: events.Event | None = None
+        """The event that is being handled."""
         self._calls: dict[events.Call, None] = {}
         self._processor: ControllerEventProcessor | None = None
         self._epoch = 0
@@ -224,6 +227,7 @@ class Controller:
     async def _handle(self, event: events.Event) -> None:
         began = self._clock.monotonic()
         waited = began - self._queued.pop(event, began)
+        self.handling = event
         try:
             if isinstance(event, events.Elect):
                 await self._elect()
@@ -238,6 +242,7 @@ class Controller:
                 event.fail(_answerable(error))
             self._failed(event, error)
         finally:
+            self.handling = None
             self.stats.handled(event, waited, self._clock.monotonic() - began)
 
     def _failed(self, event: events.Event, error: Exception) -> None:
@@ -370,6 +375,11 @@ class Controller:
     def waiting_requests(self) -> dict[int, int]:
         """How many requests wait for each broker; none where this broker is not the controller."""
         return {} if self._processor is None else self._processor.active.channels.waiting
+
+    @property
+    def request_queue_times(self) -> dict[int, RecentTimes]:
+        """How long requests to each broker waited to be sent; none where this broker is not the controller."""
+        return {} if self._processor is None else self._processor.active.channels.queue_times
 
     def _announce(self, controller_id: int) -> None:
         if controller_id != self._active_id:

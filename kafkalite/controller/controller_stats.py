@@ -34,6 +34,21 @@ _OF_CALLS: Final = {
     "leader election": "ManualLeaderBalance",
     "reassignment": "PartitionReassignment",
 }
+_STATES: Final = {
+    "ControllerChange": 1,
+    "LeaderElection": 2,
+    "TopicChange": 3,
+    "TopicDeletion": 4,
+    "PartitionReassignment": 5,
+    "AutoLeaderBalance": 6,
+    "ManualLeaderBalance": 7,
+    "ControlledShutdown": 8,
+    "IsrChange": 9,
+    "LeaderAndIsrResponseReceived": 10,
+    "LogDirChange": 11,
+    "UncleanLeaderElectionEnable": 13,
+}
+"""The numbers of ``kafka.controller.ControllerState``, in which ``LeaderElection`` is ``BrokerChange``; 0 is idle."""
 
 
 class ControllerStats:
@@ -50,5 +65,13 @@ class ControllerStats:
     def handled(self, event: events.Event, waited: float, took: float) -> None:
         """``event`` waited and then took so many seconds."""
         self.queued.add(waited)
-        name = _OF_CALLS[event.name] if isinstance(event, events.Call) else _NAMES[type(event)]
-        self.by_event[name].add(took)
+        self.by_event[_name(event)].add(took)
+
+
+def controller_state(event: events.Event | None) -> int:
+    """Kafka's number for the state of a controller that handles ``event``."""
+    return 0 if event is None else _STATES[_name(event)]
+
+
+def _name(event: events.Event) -> str:
+    return _OF_CALLS[event.name] if isinstance(event, events.Call) else _NAMES[type(event)]

@@ -35,7 +35,8 @@ from kafkalite.log.producer_state import ProducerStateManager, Staged
 from kafkalite.log.recovery import rebuild_producers
 from kafkalite.log.storage_guard import StorageGuard
 from kafkalite.log.values import AbortedTxn, AppendInfo, ReadInfo, TimestampOffset, UnexpectedAppendOffsetError
-from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, iter_headers
+from kafkalite.record.batch import BatchHeader, ChecksumError, CorruptRecordError, check_crc, iter_headers
+from kafkalite.record.faults import InvalidRecordsError, RecordFault
 from kafkalite.record.validator import ValidationConfig, validate_for_leader
 
 _FLUSHED_AT_ONCE = 64
@@ -263,6 +264,7 @@ class Log:
             max_message_bytes=config.max_message_bytes,
             compacted=config.compacted,
             compression_type=config.compression_type,
+            monotonic=self._services.clock.monotonic,
         )
         self._activated()
 
@@ -328,7 +330,9 @@ class Log:
         elif staged is not None:
             self._commit(staged)
         self._flush_if_due()
-        return AppendInfo(first_offset, last_offset, valid.log_append_time, self.log_start_offset, size)
+        return AppendInfo(
+            first_offset, last_offset, valid.log_append_time, self.log_start_offset, size, valid.conversion
+        )
 
     def append_as_follower(self, records: memoryview) -> AppendInfo:
         """Write batches of the leader with the offsets that they have; a batch that is cut at the end is left out.
@@ -347,7 +351,7 @@ class Log:
         try:
             for position, header in iter_headers(records, allow_partial_tail=True):
                 if not check_crc(records, position, header):
-                    raise CorruptRecordError(f"batch at offset {header.base_offset} has a wrong CRC")
+                    raise ChecksumError(f"batch at offset {header.base_offset} has a wrong CRC")
                 if header.base_offset < expected:
                     raise self._unexpected(header, expected, bool(headers))
                 expected = header.base_offset + header.last_offset_delta + 1
@@ -359,7 +363,8 @@ class Log:
                 headers.append(header)
                 end = position + header.size
         except CorruptRecordError as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from None
+            fault = RecordFault.MESSAGE_CRC if isinstance(error, ChecksumError) else None
+            raise InvalidRecordsError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}", fault) from None
         if not headers:
             leo = self.log_end_offset
             return AppendInfo(leo, leo - 1, -1, self.log_start_offset, 0)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import FileRegion
+from kafkalite.record.convert import RecordConversionStats
 
 NO_TIMESTAMP = -1
 """Timestamp of a record that has none."""
@@ -20,7 +21,8 @@ NO_TIMESTAMP = -1
 class AppendInfo:
     """One append, or the earlier append of the same batch.
 
-    ``log_append_time`` is -1 where producers set the timestamps; ``size`` is in bytes.
+    ``log_append_time`` is -1 where producers set the timestamps; ``size`` is in bytes. ``conversion``: what it cost to
+    make other batches of the producer's, if that was done.
     """
 
     first_offset: int
@@ -28,6 +30,7 @@ class AppendInfo:
     log_append_time: int
     log_start_offset: int
     size: int
+    conversion: RecordConversionStats | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -12,6 +12,7 @@ from kafkalite.metrics.definitions import MetricDefinition, MetricKind, MetricSa
 from kafkalite.replication.broker_topic_stats import BrokerTopicMetrics, BrokerTopicStats
 
 _OF_TOPICS: Final = ("topic",)
+_MEND: Final = "The client library has a defect: update it."
 
 
 def _meter(bean: str, meaning: str, unit: str = "", remedy: str = "") -> MetricDefinition:
@@ -38,6 +39,12 @@ _METERS: Final = {
     ),
     "replication_bytes_in": _meter("ReplicationBytesIn", "Record batches that this broker's followers took.", "bytes"),
     "replication_bytes_out": _meter("ReplicationBytesOut", "Record batches that followers were sent.", "bytes"),
+    "reassignment_bytes_in": _meter(
+        "ReassignmentBytesIn", "Those of them that replicas took which a reassignment adds to this broker.", "bytes"
+    ),
+    "reassignment_bytes_out": _meter(
+        "ReassignmentBytesOut", "Record batches that followers were sent which a reassignment adds.", "bytes"
+    ),
     "total_produce_requests": _meter("TotalProduceRequests", "Appends, one for each partition of a request."),
     "total_fetch_requests": _meter("TotalFetchRequests", "Reads, one for each partition of a request."),
     "failed_produce_requests": _meter(
@@ -47,6 +54,44 @@ _METERS: Final = {
     ),
     "failed_fetch_requests": _meter(
         "FailedFetchRequests", "Reads that failed in the broker.", remedy="See the broker's log: a disk may be failing."
+    ),
+    "produce_message_conversions": _meter(
+        "ProduceMessageConversions",
+        "Records of producers that were written into new batches, because they came in a format before 0.11 or with "
+        "another codec than the topic's.",
+        "records",
+        "Each costs time of the reactor: update the producers, or set compression.type=producer.",
+    ),
+    "fetch_message_conversions": _meter(
+        "FetchMessageConversions",
+        "Records that were converted for consumers which know formats before 0.11 only.",
+        "records",
+        "Each costs time of the reactor: update the consumers.",
+    ),
+    "no_key_compacted_topic_records": _meter(
+        "NoKeyCompactedTopicRecords",
+        "Records that were refused, because a compacted topic needs keys.",
+        "records",
+        "Mend the producer, or the topic's cleanup.policy.",
+    ),
+    "invalid_magic_number_records": _meter(
+        "InvalidMagicNumberRecords",
+        "Batches that were refused, because they or the messages in them have different formats.",
+        "batches",
+        _MEND,
+    ),
+    "invalid_message_crc_records": _meter(
+        "InvalidMessageCrcRecords",
+        "Batches of producers and of leaders that were refused, because their CRCs do not fit their bytes.",
+        "batches",
+        "Something on the way changes bytes: suspect the network cards and the memory of both sides.",
+    ),
+    "invalid_offset_or_sequence_records": _meter(
+        "InvalidOffsetOrSequenceRecords",
+        "Batches that were refused for offsets that do not fit the number of records, for a negative sequence, or as "
+        "control records of a client.",
+        "batches",
+        _MEND,
     ),
 }
 

@@ -15,6 +15,7 @@ from kafkalite.metrics.cluster_metrics import ClusterMetricsCollector
 from kafkalite.metrics.consumer_group_metrics import ConsumerGroupMetricsCollector
 from kafkalite.metrics.consumer_group_sampler import ConsumerGroupSampler
 from kafkalite.metrics.controller_metrics import ControllerMetricsCollector
+from kafkalite.metrics.conversion_metrics import ConversionMetricsCollector
 from kafkalite.metrics.definitions import Collector
 from kafkalite.metrics.fetch_session_metrics import FetchSessionMetricsCollector, FetchSessions
 from kafkalite.metrics.group_coordinator_metrics import GroupCoordinatorMetricsCollector
@@ -34,6 +35,7 @@ from kafkalite.zk.session_stats import SessionStats
 DEFINITIONS: Final = (
     *BrokerTopicMetricsCollector.DEFINITIONS,
     *RequestMetricsCollector.DEFINITIONS,
+    *ConversionMetricsCollector.DEFINITIONS,
     *ReplicaMetricsCollector.DEFINITIONS,
     *ReplicationMetricsCollector.DEFINITIONS,
     *LogMetricsCollector.DEFINITIONS,
@@ -67,6 +69,7 @@ def collectors_of(
     return (
         BrokerTopicMetricsCollector(services.partitions.topic_stats),
         *([] if services.request_metrics is None else [RequestMetricsCollector(services.request_metrics)]),
+        ConversionMetricsCollector(services.partitions.topic_stats),
         ReplicaMetricsCollector(
             services.partitions, services.clock.time_ms, lambda: services.config["transaction.max.timeout.ms"]
         ),

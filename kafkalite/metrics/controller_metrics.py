@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Final
 
 from kafkalite.controller.controller import Controller
-from kafkalite.controller.controller_stats import ControllerStats
+from kafkalite.controller.controller_stats import ControllerStats, controller_state
+from kafkalite.controller.states import ReplicaState
 from kafkalite.metrics.definitions import MetricDefinition, MetricKind, MetricSample, percentiles
 
 
@@ -49,6 +50,16 @@ REPLICAS_DELETING: Final = _gauge(
     "ReplicasToDeleteCount",
     "Replicas of topics that are being deleted; 0 on other brokers.",
     "See TopicsToDeleteCount.",
+)
+REPLICAS_WAITING: Final = _gauge(
+    "ReplicasIneligibleToDeleteCount", "Replicas whose deletion waits.", "Start the brokers that hold them."
+)
+STATE: Final = _gauge(
+    "ControllerState",
+    "What the controller does: 0 nothing, 1 ControllerChange, 2 BrokerChange, 3 TopicChange, 4 TopicDeletion, "
+    "5 PartitionReassignment, 6 AutoLeaderBalance, 7 ManualLeaderBalance, 8 ControlledShutdown, 9 IsrChange, "
+    "10 LeaderAndIsrResponseReceived, 11 LogDirChange, 13 UncleanLeaderElectionEnable.",
+    "If it stays at one number above 0 while EventQueueSize grows, ZooKeeper does not answer.",
 )
 BROKERS: Final = _gauge("ActiveBrokerCount", "Registered brokers, as the controller knows them; 0 on other brokers.")
 QUEUE: Final = MetricDefinition(
@@ -91,6 +102,15 @@ REQUESTS: Final = MetricDefinition(
     bean="kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id={id}",
     remedy="The broker does not answer: see its log.",
 )
+REQUEST_TIMES: Final = MetricDefinition(
+    "kafka_controller_controllerchannelmanager_requestrateandqueuetimems",
+    MetricKind.SUMMARY,
+    "Requests that this controller sent to a broker, and how long they waited to be sent.",
+    ("broker_id",),
+    "milliseconds",
+    "kafka.controller:type=ControllerChannelManager,name=RequestRateAndQueueTimeMs,broker-id={id}",
+    REQUESTS.remedy,
+)
 ALL_REQUESTS: Final = MetricDefinition(
     "kafka_controller_controllerchannelmanager_totalqueuesize",
     MetricKind.GAUGE,
@@ -102,8 +122,11 @@ ALL_REQUESTS: Final = MetricDefinition(
 class ControllerMetricsCollector:
     """Reads the broker's :class:`Controller`, active or not."""
 
-    _PLAIN = (ACTIVE, OFFLINE, IMBALANCE, TOPICS, PARTITIONS, DELETING, WAITING, REPLICAS_DELETING, BROKERS, QUEUE)
-    DEFINITIONS = (*_PLAIN, QUEUE_TIME, UNCLEAN, *EVENTS.values(), REQUESTS, ALL_REQUESTS)
+    _PLAIN = (
+        *(ACTIVE, OFFLINE, IMBALANCE, TOPICS, PARTITIONS, DELETING, WAITING, REPLICAS_DELETING, REPLICAS_WAITING),
+        *(BROKERS, STATE, QUEUE),
+    )
+    DEFINITIONS = (*_PLAIN, QUEUE_TIME, UNCLEAN, *EVENTS.values(), REQUESTS, ALL_REQUESTS, REQUEST_TIMES)
 
     _AT_ONCE: Final = 1000
     """States in a piece: a few milliseconds at most."""
@@ -115,6 +138,7 @@ class ControllerMetricsCollector:
         """See :class:`kafkalite.metrics.definitions.Collector`."""
         values = dict.fromkeys(self._PLAIN, 0)
         values[QUEUE] = self._controller.queued
+        values[STATE] = controller_state(self._controller.handling)
         context = self._controller.context
         if context is not None:
             values[ACTIVE] = 1
@@ -127,6 +151,12 @@ class ControllerMetricsCollector:
                 if context.deleting:
                     values[REPLICAS_DELETING] += sum(
                         len(state.replicas) for tp, state in some if tp.topic in context.deleting
+                    )
+                    values[REPLICAS_WAITING] += sum(
+                        replica is ReplicaState.DELETION_INELIGIBLE
+                        for tp, _ in some
+                        if tp.topic in context.deleting
+                        for replica in context.replica_states.get(tp, {}).values()
                     )
                 yield []
             values[TOPICS] = len(context.topics)
@@ -144,4 +174,7 @@ class ControllerMetricsCollector:
         waiting = self._controller.waiting_requests
         samples += [MetricSample(REQUESTS, (str(broker_id),), count) for broker_id, count in sorted(waiting.items())]
         samples.append(MetricSample(ALL_REQUESTS, (), sum(waiting.values())))
+        for broker_id, times in sorted(self._controller.request_queue_times.items()):
+            milliseconds = sorted(1000 * each for each in times.latest)
+            samples += percentiles(REQUEST_TIMES, (str(broker_id),), times.count, milliseconds)
         yield samples

@@ -1,6 +1,7 @@
 """What clients use of their quotas, and for how long they are throttled.
 
-Answers to: the metrics of ``kafka.server.{ClientQuotaManager,ClientRequestQuotaManager}``. Deterministic.
+Answers to: the metrics of ``kafka.server.{ClientQuotaManager,ClientRequestQuotaManager}`` and of
+``ControllerMutationQuotaManager``. Deterministic.
 """
 
 from __future__ import annotations
@@ -41,12 +42,26 @@ PRODUCED: Final = _of_client("Produce", "byte-rate", f"Bytes of Produce requests
 FETCHED: Final = _of_client("Fetch", "byte-rate", f"Bytes of answers to consumers {_WINDOWS}", "bytes per second")
 TIME: Final = _of_client("Request", "request-time", f"Time that requests took of the reactor {_WINDOWS}", "percent")
 _THROTTLED: Final = tuple(_throttled(type_) for type_ in ("Produce", "Fetch", "Request"))
+TOKENS: Final = _of_client(
+    "ControllerMutation",
+    "tokens",
+    "Partitions that the client may still create or delete at once on this broker; below 0 the quota is exceeded.",
+    "partitions",
+    _RAISE,
+)
+MUTATIONS: Final = _of_client(
+    "ControllerMutation",
+    "mutation-rate",
+    "Partitions created or deleted by requests to this broker, over controller.quota.window.num windows.",
+    "per second",
+)
+_MUTATIONS_THROTTLED: Final = _throttled("ControllerMutation")
 
 
 class QuotaMetricsCollector:
     """Reads :class:`ClientQuotas`. ``monotonic``: the clock that measures the rates, in seconds."""
 
-    DEFINITIONS = (PRODUCED, FETCHED, TIME, *_THROTTLED)
+    DEFINITIONS = (PRODUCED, FETCHED, TIME, *_THROTTLED, TOKENS, MUTATIONS, _MUTATIONS_THROTTLED)
     _AT_ONCE: Final = 200
 
     def __init__(self, quotas: ClientQuotas, monotonic: Callable[[], float]) -> None:
@@ -69,4 +84,15 @@ class QuotaMetricsCollector:
                 if len(piece) >= self._AT_ONCE:
                     yield piece
                     piece = []
+            yield piece
+        yield from self._mutations()
+
+    def _mutations(self) -> Iterator[list[MetricSample]]:
+        usages = list(self._quotas.mutations.usages())
+        for start in range(0, len(usages), self._AT_ONCE):
+            piece: list[MetricSample] = []
+            for user, client_id, usage in usages[start : start + self._AT_ONCE]:
+                measured = usage.measure(int(self._monotonic() * 1000))
+                for metric, value in zip((TOKENS, MUTATIONS, _MUTATIONS_THROTTLED), measured, strict=True):
+                    piece.append(MetricSample(metric, (user, client_id), value))
             yield piece

@@ -1,7 +1,7 @@
 """Replication: changes of ISRs, the fetchers of this broker as a follower, and the requests that wait.
 
-Answers to: the metrics of ``kafka.server.{ReplicaManager,AbstractFetcherManager,AbstractFetcherThread}`` and of
-``DelayedOperationPurgatory``. Deterministic.
+Answers to: the metrics of ``kafka.server.{ReplicaManager,AbstractFetcherManager,AbstractFetcherThread}``, of
+``DelayedOperationPurgatory`` and ``DelayedFetchMetrics``, and of ``ReplicationQuotaManager``. Deterministic.
 """
 
 from __future__ import annotations
@@ -93,6 +93,39 @@ def _waiting(bean: str, meaning: str) -> MetricDefinition:
 
 DELAYED: Final = _waiting("NumDelayedOperations", "Requests that wait for a condition or for their timeout.")
 SIZE: Final = _waiting("PurgatorySize", "The same number: what is complete is not counted here.")
+EXPIRED: Final = MetricDefinition(
+    "kafka_server_delayedfetchmetrics_expires",
+    MetricKind.COUNTER,
+    "Fetches that were answered because fetch.max.wait.ms was over, before there were fetch.min.bytes. Usual where "
+    "little is produced.",
+    ("fetcherType",),
+    "requests",
+    "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec,fetcherType={follower|consumer}",
+)
+
+
+def _throttled(type_: str, meaning: str, key: str) -> MetricDefinition:
+    return MetricDefinition(
+        f"kafka_server_{type_.lower()}_byte_rate",
+        MetricKind.GAUGE,
+        f"{meaning}, over the windows of the quota. 0 while {key} is not set.",
+        unit="bytes per second",
+        bean=f"kafka.server:type={type_} (byte-rate)",
+        remedy="If it stays at the limit while replicas lag, raise the limit: kafka-reassign-partitions --throttle.",
+    )
+
+
+LEADER_RATE: Final = _throttled(
+    "LeaderReplication", "Bytes of throttled replicas that followers were sent", "leader.replication.throttled.rate"
+)
+FOLLOWER_RATE: Final = _throttled(
+    "FollowerReplication", "Bytes of throttled replicas that followers here took", "follower.replication.throttled.rate"
+)
+ALTER_RATE: Final = _throttled(
+    "AlterLogDirsReplication",
+    "Bytes of replicas that moved between log directories",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
 
 
 class ReplicationMetricsCollector:
@@ -100,7 +133,7 @@ class ReplicationMetricsCollector:
 
     DEFINITIONS = (
         *(SHRINKS, EXPANDS, FAILED, MAX_LAG, MIN_RATE, FAILING, DEAD, LAG, BYTES, ANSWERS),
-        *(DELAYED, SIZE),
+        *(DELAYED, SIZE, EXPIRED, LEADER_RATE, FOLLOWER_RATE, ALTER_RATE),
     )
     _AT_ONCE: Final = 1000
 
@@ -121,6 +154,15 @@ class ReplicationMetricsCollector:
         ]
         for purgatory in (*self._replicas.purgatories, *self._purgatories):
             samples += (MetricSample(metric, (purgatory.name,), purgatory.delayed) for metric in (DELAYED, SIZE))
+        delayed = self._replicas.replicas.topic_stats.delayed_fetches
+        quotas = self._replicas.quotas
+        samples += [
+            MetricSample(EXPIRED, ("follower",), delayed.follower_expired),
+            MetricSample(EXPIRED, ("consumer",), delayed.consumer_expired),
+            MetricSample(LEADER_RATE, (), quotas.leader.measure()),
+            MetricSample(FOLLOWER_RATE, (), quotas.follower.measure()),
+            MetricSample(ALTER_RATE, (), quotas.alter_log_dirs.measure()),
+        ]
         yield samples
         yield from self._fetchers()
 

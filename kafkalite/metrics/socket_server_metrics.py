@@ -30,13 +30,14 @@ FAILED_AUTHENTICATIONS: Final = MetricDefinition(
 )
 
 
-def _total(attribute: str, meaning: str) -> MetricDefinition:
+def _total(attribute: str, meaning: str, unit: str = "") -> MetricDefinition:
     return MetricDefinition(
         f"kafka_server_socket_server_metrics_{attribute}",
         MetricKind.COUNTER,
         meaning,
         ("listener",),
-        bean=CONNECTIONS.bean,
+        unit,
+        CONNECTIONS.bean,
     )
 
 
@@ -45,6 +46,34 @@ CLOSED: Final = _total("connection_close", "Connections that ended, by either si
 AUTHENTICATED: Final = _total("successful_authentication", "Logins by SASL, the first one of each connection.")
 REAUTHENTICATED: Final = _total(
     "successful_reauthentication", "Further logins of connections whose sessions are limited (KIP-368)."
+)
+BYTES_IN: Final = _total("incoming_byte", "Bytes that were read from connections, those of logins among them.", "bytes")
+BYTES_OUT: Final = _total(
+    "outgoing_byte", "Bytes that were written to connections, those of logins among them.", "bytes"
+)
+ANSWERS: Final = _total(
+    "request",
+    "Answers to requests. The name is Kafka's, whose class was made for clients: it calls what is sent a request.",
+    "answers",
+)
+REQUESTS: Final = _total(
+    "response", "Requests that came. The name is Kafka's, which calls what is received a response.", "requests"
+)
+EXPIRED: Final = MetricDefinition(
+    "kafka_server_socket_server_metrics_expired_connections_killed_count",
+    MetricKind.GAUGE,
+    "Connections that were closed, because their session (connections.max.reauth.ms) was over and the client went on "
+    "without another login.",
+    ("listener",),
+    bean=CONNECTIONS.bean,
+    remedy="Clients do not know KIP-368 (older than 2.2): update them.",
+)
+ALL_EXPIRED: Final = MetricDefinition(
+    "kafka_network_socketserver_expiredconnectionskilledcount",
+    MetricKind.GAUGE,
+    "The sum over all listeners.",
+    bean="kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount",
+    remedy=EXPIRED.remedy,
 )
 
 
@@ -117,7 +146,7 @@ class SocketServerMetricsCollector:
 
     DEFINITIONS = (
         *(CONNECTIONS, CREATED, CLOSED, FAILED_AUTHENTICATIONS, AUTHENTICATED, REAUTHENTICATED),
-        *(CREATION_RATE, CLOSE_RATE),
+        *(CREATION_RATE, CLOSE_RATE, BYTES_IN, BYTES_OUT, ANSWERS, REQUESTS, EXPIRED, ALL_EXPIRED),
         *(QUEUE, RESPONSES, MEMORY_USED, MEMORY_FREE, HANDLERS, PROCESSORS),
     )
 
@@ -144,14 +173,20 @@ class SocketServerMetricsCollector:
         samples += [MetricSample(FAILED_AUTHENTICATIONS, (name,), failed[name]) for name in sorted(open_connections)]
         totals = self._server.totals
         for name in sorted(open_connections):
-            created = totals.created[name]
+            created, traffic = totals.created[name], totals.traffic[name]
             samples += [
+                MetricSample(BYTES_IN, (name,), traffic.bytes_in),
+                MetricSample(BYTES_OUT, (name,), traffic.bytes_out),
+                MetricSample(ANSWERS, (name,), traffic.answers),
+                MetricSample(REQUESTS, (name,), traffic.requests),
+                MetricSample(EXPIRED, (name,), totals.expired[name]),
                 MetricSample(CREATED, (name,), created),
                 MetricSample(CLOSED, (name,), created - open_connections[name]),
                 MetricSample(AUTHENTICATED, (name,), totals.authenticated[name]),
                 MetricSample(REAUTHENTICATED, (name,), totals.reauthenticated[name]),
             ]
         samples += self._rates(totals.created, open_connections, elapsed)
+        samples.append(MetricSample(ALL_EXPIRED, (), totals.expired.total()))
         memory = self._server.memory
         samples += [
             MetricSample(QUEUE, (), memory.outstanding),

@@ -122,6 +122,7 @@ class Connection:
         "_security",
         "_server",
         "_sock",
+        "_traffic",
         "_unsent",
         "_warming",
         "_was_authenticated",
@@ -166,6 +167,7 @@ class Connection:
         self._blocked = False
         self._warming = False
         self._security = security
+        self._traffic = server.totals.traffic[info.listener]
         self._authenticator: Authenticator | None = None
         self._was_authenticated = False
         self._is_authenticating = False
@@ -216,6 +218,7 @@ class Connection:
         if count == 0:
             self.close("closed by the client")
             return
+        self._traffic.bytes_in += count
         self.last_active = self._received = server.now()
         server.enter()
         try:
@@ -322,6 +325,7 @@ class Connection:
                 header, body = parse_request_header(view)
                 request = Request(header, view[body:], self, received, len(frame), self._next)
                 self._next += 1
+                self._traffic.requests += 1
                 server.memory.outstanding += 1
                 handle(request)
                 if self.closed:
@@ -344,6 +348,7 @@ class Connection:
         if not self._is_authenticating:
             if len(frame) < _API_KEY.size or _API_KEY.unpack_from(frame)[0] != _SASL_HANDSHAKE:
                 if authenticator.is_expired(now_ms):
+                    server.totals.expired[self.info.listener] += 1
                     self.close("its session expired, and it did not authenticate again")
                     return True
                 return False
@@ -478,6 +483,7 @@ class Connection:
             return
         if times is not None:
             self._unsent.append(times)
+        self._traffic.answers += 1
         header = request.header
         output = self.output
         size = 4
@@ -515,8 +521,10 @@ class Connection:
             self.start_reading()
 
     def _write(self) -> None:
+        output = self.output
+        size = output.size
         try:
-            written = self.output.write(self._sock)
+            written = output.write(self._sock)
         except RegionError as error:
             # A part of the answer may have been sent, so it cannot become an error response. The client will ask again.
             self._drop(str(error))
@@ -524,6 +532,7 @@ class Connection:
         except OSError as error:
             self.close(f"writing failed: {error}")
             return
+        self._traffic.bytes_out += size - output.size
         if written == WriteResult.ALL:
             if self._unsent:
                 self._sent()

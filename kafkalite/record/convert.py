@@ -6,6 +6,7 @@ Answers to: ``org.apache.kafka.common.record.RecordsUtil`` and the converting ha
 from __future__ import annotations
 
 from itertools import groupby
+from typing import NamedTuple
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
@@ -13,6 +14,27 @@ from kafkalite.record.batch import LOG_APPEND_TIME, BatchHeader, ChecksumError, 
 from kafkalite.record.compression import MAX_DECOMPRESSED_BYTES, ZSTD
 from kafkalite.record.legacy import encode_message_set, unwrap
 from kafkalite.record.records import Record, encode_batch, iter_records
+
+
+class RecordConversionStats(NamedTuple):
+    """What conversions cost: ``memory`` is in bytes, those of the unpacked records and of the batches made of them."""
+
+    records: int
+    memory: int
+    seconds: float
+
+    def plus(self, other: RecordConversionStats) -> RecordConversionStats:
+        """The sum of both."""
+        return RecordConversionStats(
+            self.records + other.records, self.memory + other.memory, self.seconds + other.seconds
+        )
+
+
+class ConvertedRecords(NamedTuple):
+    """``data`` is what to send; ``converted`` of its records had another format."""
+
+    data: bytes
+    converted: int
 
 
 def records_of(buf: Buffer, header: BatchHeader, pos: int = 0, max_size: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
@@ -60,7 +82,7 @@ def _kind(header: BatchHeader) -> tuple[int, int, int]:
     return header.magic, header.compression, header.timestamp_type
 
 
-def down_convert(buf: Buffer, to_magic: int, first_offset: int) -> bytes:
+def down_convert(buf: Buffer, to_magic: int, first_offset: int) -> ConvertedRecords:
     """Batches as messages of ``to_magic`` (0 or 1), for a reader that asked from ``first_offset`` on.
 
     Batches of that magic or an older one are kept unchanged; control batches, record headers and uncompressed records
@@ -68,6 +90,7 @@ def down_convert(buf: Buffer, to_magic: int, first_offset: int) -> bytes:
     the first zstd batch, unless batches before it could be converted: the reader's next fetch begins there.
     """
     out: list[Buffer] = []
+    converted = 0
     view = memoryview(buf)
     for pos, header in iter_headers(view, allow_partial_tail=True):
         if header.magic <= to_magic:
@@ -88,4 +111,5 @@ def down_convert(buf: Buffer, to_magic: int, first_offset: int) -> bytes:
         if records:
             append_time = header.timestamp_type == LOG_APPEND_TIME
             out.append(encode_message_set(records, to_magic, codec=header.compression, timestamp_type=int(append_time)))
-    return b"".join(out)
+            converted += len(records)
+    return ConvertedRecords(b"".join(out), converted)

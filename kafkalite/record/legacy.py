@@ -27,6 +27,7 @@ from kafkalite.record.batch import (
     iter_headers,
 )
 from kafkalite.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
+from kafkalite.record.faults import InvalidRecordsError, RecordFault
 from kafkalite.record.records import Record
 
 _PREFIX = struct.Struct(">qiI")
@@ -89,8 +90,10 @@ def unwrap(
         raise _invalid("Found invalid compressed record set without messages")
     for message in inner:
         if message.header.magic != header.magic:
-            raise _invalid(
-                f"Compressed message magic {message.header.magic} does not match wrapper magic {header.magic}"
+            raise InvalidRecordsError(
+                ErrorCode.INVALID_RECORD,
+                f"Compressed message magic {message.header.magic} does not match wrapper magic {header.magic}",
+                RecordFault.MAGIC_NUMBER,
             )
         if message.header.compression:
             raise _invalid("Inner message must not be compressed")

@@ -13,7 +13,7 @@ a batch is relative to its header.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kafkalite.common.errors import ApiError, ErrorCode
@@ -39,20 +39,31 @@ from kafkalite.record.batch import (
     iter_headers,
 )
 from kafkalite.record.compression import CODECS, MAX_DECOMPRESSED_BYTES, ZSTD, compress
-from kafkalite.record.convert import records_of
+from kafkalite.record.convert import RecordConversionStats, records_of
+from kafkalite.record.faults import InvalidRecordsError, RecordFault
 from kafkalite.record.legacy import encode_message_set
 from kafkalite.record.records import Record, assemble, check_keys, encode_batch, payload
 
 
-class RecordValidationError(ApiError):
+class RecordValidationError(InvalidRecordsError):
     """A batch refused for some of its records.
 
     ``record_errors`` are pairs (index in the batch, reason), as in the answers of Produce v8 and later.
     """
 
-    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
-        super().__init__(code, message)
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        record_errors: Sequence[tuple[int, str]],
+        fault: RecordFault | None = None,
+    ) -> None:
+        super().__init__(code, message, fault, len(record_errors))
         self.record_errors = record_errors
+
+
+def _no_clock() -> float:
+    return 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +72,7 @@ class ValidationConfig:
 
     ``compression_type`` is a codec's name or ``producer`` (keep the producer's codec). ``plain`` says that only header,
     size and CRC of a magic-2 batch must be checked, the common case. Immutable: make a new one for a new configuration.
+    ``monotonic`` is the clock, in seconds, that conversions are timed by.
     """
 
     timestamp_type: int = 0
@@ -70,6 +82,7 @@ class ValidationConfig:
     compacted: bool = False
     compression_type: str = "producer"
     target_magic: int = 2
+    monotonic: Callable[[], float] = _no_clock
     target_codec: int | None = field(init=False)
     """Codec that batches are stored with; None: the producer's."""
     plain: bool = field(init=False)
@@ -85,7 +98,8 @@ class ValidationConfig:
 class ValidBatches:
     """The bytes to write: ``buffer``, its ``headers`` with their final offsets, and their largest timestamp.
 
-    ``log_append_time`` is -1 if the records keep their own time.
+    ``log_append_time`` is -1 if the records keep their own time. ``conversion``: what it cost to make new batches,
+    ``None`` where the producer's are written.
     """
 
     buffer: Buffer
@@ -93,6 +107,7 @@ class ValidBatches:
     last_offset: int
     max_timestamp: int
     log_append_time: int
+    conversion: RecordConversionStats | None = None
 
 
 def check_size(size: int, config: ValidationConfig) -> None:
@@ -133,7 +148,7 @@ def keyless_records(indexes: Sequence[int]) -> RecordValidationError:
     """The refusal of a batch whose records ``indexes`` have no key, on a compacted topic."""
     errors = [(index, "Compacted topic cannot accept message without key") for index in indexes]
     text = f"One or more records have been rejected due to {len(errors)} record errors: {errors[0][1]}"
-    return RecordValidationError(ErrorCode.INVALID_RECORD, text, errors)
+    return RecordValidationError(ErrorCode.INVALID_RECORD, text, errors, RecordFault.NO_KEY)
 
 
 def max_unfolded(config: ValidationConfig) -> int:
@@ -158,7 +173,10 @@ def assign_batches(
 ) -> ValidBatches:
     """Magic 2 stays magic 2: fields are patched, bodies are compressed again if the topic has another codec."""
     buffer: Buffer = records
+    conversion = None
     if any(_wants_codec(header, config) for _, header in batches):
+        began = config.monotonic()
+        rebuilt = memory = 0
         parts: list[Buffer] = []
         for pos, header in batches:
             part: Buffer = records[pos : pos + header.size]
@@ -168,8 +186,11 @@ def assign_batches(
                 header.attributes = header.attributes & ~COMPRESSION_MASK | codec
                 part = assemble(header, compress(codec, body))
                 check_size(header.size, config)
+                rebuilt += header.record_count
+                memory += len(body) + len(part)
             parts.append(part)
         buffer = bytearray(b"".join(parts))
+        conversion = RecordConversionStats(rebuilt, memory, config.monotonic() - began)
     elif records.readonly:
         buffer = bytearray(records)
     view = memoryview(buffer)
@@ -179,7 +200,7 @@ def assign_batches(
         next_offset = header.next_offset
         patch_batch(view, pos, header, config.timestamp_type, now_ms)
         pos += header.size
-    return _result(view[:pos], [header for _, header in batches], config, now_ms)
+    return _result(view[:pos], [header for _, header in batches], config, now_ms, conversion)
 
 
 def _wants_codec(header: BatchHeader, config: ValidationConfig) -> bool:
@@ -206,13 +227,20 @@ def patch_batch(view: memoryview, pos: int, header: BatchHeader, timestamp_type:
     _CRC_AND_ATTRIBUTES.pack_into(view, pos + CRC_POSITION, header.crc, header.attributes)
 
 
-def _result(view: memoryview, headers: list[BatchHeader], config: ValidationConfig, now_ms: int) -> ValidBatches:
+def _result(
+    view: memoryview,
+    headers: list[BatchHeader],
+    config: ValidationConfig,
+    now_ms: int,
+    conversion: RecordConversionStats | None,
+) -> ValidBatches:
     return ValidBatches(
         view,
         headers,
         headers[-1].last_offset,
         max(header.max_timestamp for header in headers),
         now_ms if config.timestamp_type == LOG_APPEND_TIME else -1,
+        conversion,
     )
 
 
@@ -225,6 +253,7 @@ def convert_batches(
     now_ms: int,
 ) -> ValidBatches:
     """Convert from another format than the topic's: the records are checked singly and written into one new batch."""
+    began = config.monotonic()
     produced: list[Record] = []
     missing: list[int] = []
     untimely: list[tuple[int, str]] = []
@@ -259,7 +288,9 @@ def convert_batches(
     headers = [header for _, header in iter_headers(data)]
     for header in headers:
         check_size(header.size, config)
-    return _result(memoryview(data), headers, config, now_ms)
+    memory = len(data) + sum(len(record.key or b"") + len(record.value or b"") for record in produced)
+    conversion = RecordConversionStats(len(produced), memory, config.monotonic() - began)
+    return _result(memoryview(data), headers, config, now_ms, conversion)
 
 
 _SMALLEST_RECORD = 7
@@ -317,7 +348,8 @@ def validate_for_leader(
     try:
         return _validate(records, next_offset, leader_epoch, config, now_ms, from_client)
     except CorruptRecordError as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        fault = RecordFault.MESSAGE_CRC if isinstance(error, ChecksumError) else None
+        raise InvalidRecordsError(ErrorCode.CORRUPT_MESSAGE, str(error), fault) from error
 
 
 def _validate(
@@ -337,7 +369,10 @@ def _validate(
             raise ChecksumError(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
     for _, header in batches:
         if header.magic != magic:
-            raise _invalid(f"Batch magic {header.magic} is not the same as the first batch's magic byte {magic}")
+            raise _invalid(
+                f"Batch magic {header.magic} is not the same as the first batch's magic byte {magic}",
+                RecordFault.MAGIC_NUMBER,
+            )
     if from_client and len(batches) > 1 and (magic == 2 or any(header.compression for _, header in batches)):
         raise _invalid("Compressed outer record has more than one batch")
     try:
@@ -355,24 +390,27 @@ def _validate(
         raise _invalid(str(error)) from error
 
 
-def _invalid(message: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_RECORD, message)
+def _invalid(message: str, fault: RecordFault | None = None) -> ApiError:
+    return InvalidRecordsError(ErrorCode.INVALID_RECORD, message, fault)
 
 
 def _check_batch(header: BatchHeader, config: ValidationConfig, from_client: bool) -> None:
     count = header.record_count
+    fault = RecordFault.OFFSET_OR_SEQUENCE
     if from_client:
         span = f"[{header.base_offset}, {header.last_offset}]"
         if header.last_offset_delta < 0:
-            raise _invalid(f"Batch has an invalid offset range: {span}")
+            raise _invalid(f"Batch has an invalid offset range: {span}", fault)
         if count <= 0:
-            raise _invalid(f"Invalid reported count for record batch: {count}")
+            raise _invalid(f"Invalid reported count for record batch: {count}", fault)
         if header.last_offset_delta + 1 != count:
-            raise _invalid(f"Inconsistent batch offset range {span} and count of records {count}")
+            raise _invalid(f"Inconsistent batch offset range {span} and count of records {count}", fault)
         if header.is_control:
-            raise _invalid("Clients are not allowed to write control records")
+            raise _invalid("Clients are not allowed to write control records", fault)
         if header.has_producer_id and header.base_sequence < 0:
-            raise _invalid(f"Invalid sequence number {header.base_sequence} with producerId {header.producer_id}")
+            raise _invalid(
+                f"Invalid sequence number {header.base_sequence} with producerId {header.producer_id}", fault
+            )
     if config.target_magic < 2 and (header.is_transactional or header.has_producer_id):
         kind = "Transactional" if header.is_transactional else "Idempotent"
         raise ApiError(

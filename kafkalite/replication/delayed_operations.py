@@ -19,6 +19,7 @@ from typing import NamedTuple
 from kafkalite.common.purgatory import DelayedOperation
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.fetch import FetchPartition
+from kafkalite.replication.broker_topic_stats import DelayedFetchStats
 from kafkalite.replication.replication_quotas import ReplicationQuotaManager
 from kafkalite.replication.results import READ_UNCOMMITTED, DeleteRecordsResult, FetchResult, ProduceResult
 
@@ -134,7 +135,7 @@ class DelayedFetch(DelayedOperation):
     answer at once.
     """
 
-    __slots__ = ("_quota", "_refresh", "index", "on_done", "params", "results", "size", "watch")
+    __slots__ = ("_quota", "_refresh", "_stats", "index", "on_done", "params", "results", "size", "watch")
 
     def __init__(
         self,
@@ -143,9 +144,11 @@ class DelayedFetch(DelayedOperation):
         watch: FetchWatch,
         refresh: Callable[[DelayedFetch], bool],
         quota: ReplicationQuotaManager,
+        stats: DelayedFetchStats,
         on_done: Callable[[list[FetchResult]], object],
     ) -> None:
         super().__init__(params.max_wait_ms / 1000)
+        self._stats = stats
         self.params = params
         self.results = results
         self.size = sum(result.size for result in results)
@@ -177,6 +180,12 @@ class DelayedFetch(DelayedOperation):
 
     def _is_held_back(self) -> bool:
         return self._quota.limited and any(result.throttled for result in self.results)
+
+    def on_expiration(self) -> None:
+        if self.params.replica_id >= 0:
+            self._stats.follower_expired += 1
+        else:
+            self._stats.consumer_expired += 1
 
     def on_complete(self) -> None:
         self._refresh(self)

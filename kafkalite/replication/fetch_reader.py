@@ -195,8 +195,8 @@ class FetchReader:
                 result.throttled = True
                 return result
             info = replica_log.read(offset, min(request.max_bytes, limit), upper, need_one)
-            result.records = info.records
-            result.size = info.size
+            result.records, result.size = info.records, info.size
+            result.to_added = follower is not None and follower.is_added
             if info.size and self._traces.armed:
                 self._traces.read(result, offset, replica_log.end_of_read(info, upper))
             if params.isolation and follower is None and info.size:
@@ -277,7 +277,8 @@ class FetchReader:
                 self.sent(params, found)
             on_done(found)
 
-        operation = DelayedFetch(params, results, watch, self._refresh, self._quota, answer)
+        stats = self._replicas.topic_stats.delayed_fetches
+        operation = DelayedFetch(params, results, watch, self._refresh, self._quota, stats, answer)
         if watch.waiting is not None:
             # A session has one outstanding request: a client that sends a second one no longer waits for the first.
             watch.waiting.complete()

@@ -49,12 +49,14 @@ _NO_ISR = committed((), -1)
 class FollowerState:
     """A remote replica. Times are the clock's monotonic seconds; offsets are -1 until the follower has fetched.
 
-    ``broker_epoch`` is the one that its last fetch carried (KIP-903), -1 where it carried none.
+    ``broker_epoch`` is the one that its last fetch carried (KIP-903), -1 where it carried none. ``is_added``: a
+    reassignment adds it.
     """
 
     __slots__ = (
         "broker_epoch",
         "broker_id",
+        "is_added",
         "last_caught_up",
         "last_fetch",
         "last_fetch_leader_end",
@@ -64,6 +66,7 @@ class FollowerState:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
+        self.is_added = False
         self.reset(float("-inf"))
 
     def reset(self, caught_up_at: float) -> None:
@@ -107,6 +110,7 @@ class Partition:
         "epoch_start_offset",
         "followers",
         "high_watermark_followers",
+        "is_added",
         "isr",
         "joining",
         "leader_epoch",
@@ -137,6 +141,8 @@ class Partition:
         self.leader_epoch = -1
         self.epoch_start_offset = -1
         self.followers: dict[int, FollowerState] = {}
+        self.is_added = False
+        """Whether a reassignment adds this broker's replica, which follows."""
         self.isr: IsrState = _NO_ISR
         # Replicas outside the ISR that caught up: the high watermark waits for them, because under load they could
         # never join otherwise.
@@ -159,6 +165,8 @@ class Partition:
             for replica in state.replicas
             if replica != self.broker_id
         }
+        for replica, follower in followers.items():
+            follower.is_added = replica in state.assignment.adding
         if is_new:
             self.epoch_start_offset = self.log.log_end_offset
             self.log.assign_epoch_start(state.leader_epoch, self.epoch_start_offset)
@@ -188,6 +196,7 @@ class Partition:
         )
         self.state = state
         self.leader_epoch = state.leader_epoch
+        self.is_added = self.broker_id in state.assignment.adding
         self._leave(Role.FOLLOWER)
         if not changed:
             return None

@@ -18,6 +18,7 @@ from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
 from kafkalite.protocol.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
+from kafkalite.record.faults import InvalidRecordsError
 from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import Completed, complete
 from kafkalite.replication.follower_session import FollowerSession, PartitionFetch
@@ -224,6 +225,8 @@ class ReplicaFetcher:
                 self._on_dir_failure(failure.log_dir)
             except Exception as error:
                 what = "%s: what leader %d sent at %d was refused"
+                if isinstance(error, InvalidRecordsError):
+                    partition.metrics.refused(error)
                 if isinstance(error, ApiError):
                     log.warning(what + ": %s", partition.topic_partition, self.leader, fetch.offset, error)
                 else:
@@ -244,6 +247,8 @@ class ReplicaFetcher:
                 traces.replicated(partition.topic_partition, arrived, fetch.offset, replica_log.log_end_offset)
             # Without the batch at the end that the answer's size cut.
             partition.metrics.replication_bytes_in += info.size
+            if partition.is_added:
+                partition.metrics.reassignment_bytes_in += info.size
             self.bytes += info.size
             fetch.offset = replica_log.log_end_offset
             self.session.put(partition.topic_partition, fetch)

@@ -27,6 +27,8 @@ from kafkalite.log.file_system import LogDirFailure
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_manager import LogManager
 from kafkalite.protocol.fetch import FetchPartition
+from kafkalite.record.convert import RecordConversionStats
+from kafkalite.record.faults import InvalidRecordsError
 from kafkalite.record.validator import RecordValidationError
 from kafkalite.replication.alter_log_dirs import AlterLogDirs
 from kafkalite.replication.broker_epoch import BrokerEpoch
@@ -179,6 +181,7 @@ class ReplicaManager:
         results: list[ProduceResult] = []
         changes: list[Completed] = []
         waiting: DelayedProduce | None = None
+        converted: RecordConversionStats | None = None
         for tp, records in entries:
             partition = partitions.get(tp)
             if partition is None:
@@ -197,6 +200,9 @@ class ReplicaManager:
             results.append(result)
             metrics.bytes_in += len(records)
             metrics.messages_in += info.last_offset - info.first_offset + 1
+            if info.conversion is not None:
+                metrics.produce_message_conversions += info.conversion.records
+                converted = info.conversion if converted is None else converted.plus(info.conversion)
             if self.traces.armed:
                 self.traces.appended(partition, info.first_offset, info.last_offset + 1)
             if info.first_offset == partition.epoch_start_offset:
@@ -207,6 +213,8 @@ class ReplicaManager:
                 if waiting is None:
                     waiting = DelayedProduce(timeout_ms / 1000, results, on_done)
                 partition.await_replication(info.last_offset + 1, waiting, result)
+        if converted is not None:
+            self.replicas.topic_stats.produce_conversions.add(converted)
         if waiting is None:
             on_done(results)
         else:
@@ -228,6 +236,8 @@ class ReplicaManager:
         tp = partition.topic_partition
         metrics = partition.metrics
         if isinstance(error, ApiError):
+            if isinstance(error, InvalidRecordsError):
+                metrics.refused(error)
             if error.code in _TOO_LARGE:
                 metrics.bytes_rejected += size
             elif error.code not in _FAULTS_OF_CLIENTS:

@@ -73,6 +73,12 @@ class ReplicationQuotaManager:
         self._windows[-1][1] += size
         self._sum += size
 
+    def measure(self) -> float:
+        """The rate now, in bytes a second."""
+        now = self._clock.monotonic()
+        self._drop_old(now)
+        return self._sum / max(now - self._windows[0][0], self._window) if self._windows else 0.0
+
     def is_exceeded(self) -> bool:
         """Whether the rate is above the limit now."""
         if not self.limited:

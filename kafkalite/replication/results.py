@@ -46,7 +46,8 @@ class FetchResult:
     ``records`` is ``None`` where there is nothing. ``diverging_epoch`` is ``(epoch, end offset)``: the follower's log
     ends differently and is to be truncated. ``leader_hint`` is ``(leader id, leader epoch)`` beside
     NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH. Beside OFFSET_OUT_OF_RANGE the high watermark and the log's start
-    are given. ``throttled``: there are records, which the leader's replication quota holds back.
+    are given. ``throttled``: there are records, which the leader's replication quota holds back. ``to_added``: it
+    is for a follower that a reassignment adds.
     """
 
     topic_partition: TopicPartition
@@ -61,6 +62,7 @@ class FetchResult:
     preferred_read_replica: int = -1
     diverging_epoch: tuple[int, int] | None = None
     leader_hint: tuple[int, int] | None = None
+    to_added: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,3 +351,24 @@ def test_a_topic_of_compression_type_zstd_is_kept_from_old_clients(version: int,
     broker.replicas.results[T0] = has_records(T0, data) if data else FetchResult(T0, high_watermark=3)
     answer = fetch(broker, version, ask(T0)).partitions[0]
     assert (answer.error, data_of(answer.records)) == (error, b"" if error else data)
+
+
+def test_converted_records_and_bytes_for_added_replicas_are_counted() -> None:
+    broker = FakeBroker()
+    stats = broker.replicas.topic_stats
+    metrics = stats.enter("t")
+    data = batch(3)
+    broker.replicas.results[T0] = has_records(T0, data)
+    fetch(broker, 3, ask(T0))
+    fetch(broker, 4, ask(T0))
+    assert metrics.fetch_message_conversions == stats.fetch_conversions.latest[0].records == 1
+    assert stats.fetch_conversions.count == 1, "version 4 knows the stored format"
+    broker.logs.message_downconversion_enable = False
+    fetch(broker, 3, ask(T0))
+    assert (metrics.fetch_message_conversions, stats.fetch_conversions.count) == (1, 1)
+
+    fetch(broker, 17, ask(T0, ids=True, replica_id=2))
+    assert (metrics.replication_bytes_out, metrics.reassignment_bytes_out) == (len(data), 0)
+    broker.replicas.results[T0].to_added = True
+    fetch(broker, 17, ask(T0, ids=True, replica_id=2))
+    assert (metrics.replication_bytes_out, metrics.reassignment_bytes_out) == (2 * len(data), len(data))

@@ -128,12 +128,19 @@ def test_one_at_a_time_in_order_and_again_until_answered() -> None:
         channels.send(ONE, request)
     channels.send(TWO, first)
     assert [(broker_id, request) for broker_id, request, _ in wire.asked] == [(1, first), (2, first)]
+    clock.advance(0.25)
+    channels.send(ONE, second)
     wire.asked[0][2].errback(OSError("gone"))
-    clock.advance(0.1)
+    clock.advance(0.25)
     assert wire.asked[2][:2] == (1, first)
     wire.asked[2][2].callback(ControlResponse(ErrorCode.NONE))
     assert wire.asked[3][:2] == (1, second)
     assert heard == [1]
+    # The second request waited since it was sent first, and is one with its repetition.
+    assert {broker_id: list(times.latest) for broker_id, times in channels.queue_times.items()} == {
+        1: [0, 0.5],
+        2: [0],
+    }
 
 
 def test_another_incarnation_gets_nothing_of_the_old_ones() -> None:

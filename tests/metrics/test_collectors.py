@@ -6,12 +6,29 @@ from typing import Any, cast
 
 from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.recent_times import RecentTimes
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller.controller_context import ControllerContext
-from kafkalite.controller.controller_stats import ControllerStats
-from kafkalite.controller.events import BrokerChange
+from kafkalite.controller.controller_stats import ControllerStats, controller_state
+from kafkalite.controller.events import (
+    AutoRebalance,
+    BrokerChange,
+    Elect,
+    Event,
+    IsrChange,
+    LogDirEvent,
+    PartitionReassignment,
+    PreferredReplicaElection,
+    Reload,
+    ResumeDeletions,
+    TopicChange,
+    TopicDeletionRequested,
+    UncleanElectionAllowed,
+)
+from kafkalite.controller.states import ReplicaState
 from kafkalite.metrics.collectors import DEFINITIONS
 from kafkalite.metrics.controller_metrics import ControllerMetricsCollector
+from kafkalite.metrics.conversion_metrics import ConversionMetricsCollector
 from kafkalite.metrics.definitions import Collector, MetricKind
 from kafkalite.metrics.request_metrics import RequestMetricsCollector
 from kafkalite.metrics.socket_server_metrics import SocketServerMetricsCollector
@@ -19,7 +36,9 @@ from kafkalite.network.request import RequestTimes
 from kafkalite.network.request_metrics import RequestChannelMetrics
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.messages import message_name
-from tests.network.fakes import Harness, frame
+from kafkalite.record.convert import RecordConversionStats
+from kafkalite.replication.broker_topic_stats import BrokerTopicStats
+from tests.network.fakes import Harness, echo, frame
 
 Values = dict[tuple[str, ...], float]
 RATES = ("creation_rate", "close_rate")
@@ -99,6 +118,9 @@ class FakeController:
         self.stats.handled(BrokerChange(), 0.002, 0.5)
         self.unclean_elections = 0
         self.waiting_requests = {1: 0, 2: 3}
+        self.handling: Event | None = None
+        self.request_queue_times = {2: RecentTimes()}
+        self.request_queue_times[2].add(0.25)
 
 
 def test_only_the_active_controller_counts_the_cluster() -> None:
@@ -110,6 +132,8 @@ def test_only_the_active_controller_counts_the_cluster() -> None:
     assert (idle[(stats + "leaderelectionrateandtimems",)], idle[(stats + "topicchangerateandtimems",)]) == (1, 0)
     assert idle[(stats + "leaderelectionrateandtimems", "0.50")] == 500
     assert idle[("kafka_controller_controllerchannelmanager_totalqueuesize",)] == 3
+    sent = "kafka_controller_controllerchannelmanager_requestrateandqueuetimems"
+    assert (idle[(sent, "2")], idle[(sent, "2", "0.50")]) == (1, 250)
 
     context = ControllerContext()
     for partition, leader in enumerate((1, 2, -1)):
@@ -123,6 +147,10 @@ def test_only_the_active_controller_counts_the_cluster() -> None:
     context.states[going.topic_partition] = going
     context.leaderless.add(TopicPartition("gone", 0))
     context.deleting = {"gone": "a replica is on a dead broker", "going": ""}
+    context.replica_states[going.topic_partition] = {
+        1: ReplicaState.DELETION_STARTED,
+        2: ReplicaState.DELETION_INELIGIBLE,
+    }
     active = values(ControllerMetricsCollector(cast("Any", FakeController(context))))
     prefix = "kafka_controller_kafkacontroller_"
     assert {
@@ -137,6 +165,7 @@ def test_only_the_active_controller_counts_the_cluster() -> None:
         "topicstodeletecount": 2,
         "topicsineligibletodeletecount": 1,
         "replicastodeletecount": 2,
+        "replicasineligibletodeletecount": 1,
         queue: 4,
     }
 
@@ -174,6 +203,66 @@ def test_connections_and_idle_time() -> None:
     found = values(collector)
     assert found[idle] == 0.0
     assert [found[rate] for rate in rates] == [0.0, 0.1], "and one in the next ten has ended"
+
+
+def test_bytes_requests_and_answers_are_those_of_all_connections() -> None:
+    harness = Harness()
+    names = ("incoming_byte", "outgoing_byte", "request", "response", "expired_connections_killed_count")
+
+    def totals() -> list[float]:
+        found = values(SocketServerMetricsCollector(harness.server))
+        return [found[("kafka_server_socket_server_metrics_" + name, "PLAINTEXT")] for name in names]
+
+    sock, connection = harness.client()
+    assert totals() == [0, 0, 0, 0, 0]
+    incoming = frame(1, b"body") + frame(2, b"other body")
+    harness.receive(sock, connection, incoming)
+    assert totals() == [len(incoming), 0, 0, 2, 0], "two requests came, which Kafka calls responses"
+    first, second = harness.handler.requests
+    second.respond([b"later"])
+    assert totals()[1:3] == [0, 0], "it waits for the answer to the first"
+    first.respond_nothing()
+    harness.reactor.turn()
+    assert totals() == [len(incoming), len(sock.sent), 1, 2, 0]
+    connection.close("the client left")
+    harness.handler.answer = echo
+    other, connection = harness.client()
+    harness.receive(other, connection, frame(3))
+    assert totals() == [len(incoming) + len(frame(3)), len(sock.sent) + len(other.sent), 2, 3, 0]
+    harness.server.totals.expired.update(PLAINTEXT=2, SASL_SSL=3)
+    found = values(SocketServerMetricsCollector(harness.server))
+    assert found[("kafka_network_socketserver_expiredconnectionskilledcount",)] == 5
+
+
+def test_a_gauge_says_which_event_the_controller_handles() -> None:
+    controller = FakeController(None)
+    collector = ControllerMetricsCollector(cast("Any", controller))
+    state = ("kafka_controller_kafkacontroller_controllerstate",)
+    controller.handling = BrokerChange()
+    assert values(collector)[state] == 2
+    controller.handling = None
+    assert values(collector)[state] == 0
+    # The numbers of kafka.controller.ControllerState.
+    expected = (
+        *((Elect(), 1), (Reload(), 1), (BrokerChange(), 2), (TopicChange(), 3), (TopicDeletionRequested(), 4)),
+        *((ResumeDeletions(), 4), (PartitionReassignment(), 5), (AutoRebalance(), 6)),
+        *((PreferredReplicaElection(), 7), (IsrChange(), 9), (LogDirEvent(), 11), (UncleanElectionAllowed(), 13)),
+    )
+    assert [controller_state(event) for event, _ in expected] == [number for _, number in expected]
+
+
+def test_conversions_are_shown_by_request() -> None:
+    stats = BrokerTopicStats()
+    collector = ConversionMetricsCollector(stats)
+    prefix = "kafka_network_requestmetrics_"
+    time, memory = prefix + "messageconversionstimems", prefix + "temporarymemorybytes"
+    empty = values(collector)
+    assert [empty[(time, request)] for request in ("Produce", "Fetch")] == [0, 0]
+    stats.fetch_conversions.add(RecordConversionStats(10, 4000, 0.25))
+    stats.fetch_conversions.add(RecordConversionStats(1, 300, 0.5))
+    found = values(collector)
+    assert (found[(time, "Fetch")], found[(memory, "Fetch")], found[(time, "Produce")]) == (2, 2, 0)
+    assert (found[(time, "Fetch", "0.99")], found[(memory, "Fetch", "0.99")]) == (500, 4000)
 
 
 def test_every_kind_of_metric_is_used() -> None:

@@ -34,3 +34,29 @@ def test_rate_and_throttle_time_are_shown_while_the_client_has_a_quota() -> None
     assert values(collector) == {RATE: 0.0, THROTTLE: 0}
     quotas.update("users/alice/clients/c", {})
     assert values(collector) == {}
+
+
+def test_mutations_are_shown_with_the_tokens_that_are_left() -> None:
+    quotas = ClientQuotas()
+    now = [1000.0]
+    collector = QuotaMetricsCollector(quotas, lambda: now[0])
+    names = ("tokens", "mutation_rate", "throttle_time")
+    keys = [("kafka_server_controllermutation_" + name, "alice", "") for name in names]
+
+    def shown() -> list[float]:
+        found = values(collector)
+        return [found[key] for key in keys]
+
+    quotas.update("users/alice", {"controller_mutation_rate": "10"})
+    assert values(collector) == {}, "the client has not used it"
+    quota = quotas.mutations.quota("alice", "c", int(now[0] * 1000), is_strict=False)
+    quota.record(50, int(now[0] * 1000))
+    # Full: 10 a second over eleven windows.
+    assert shown() == [60, 5, 0]
+    quota.record(80, int(now[0] * 1000))
+    assert shown() == [-20, 13, 2000]
+    assert shown() == [-20, 13, 2000], "a look changes nothing"
+    now[0] += 3
+    assert shown()[0] == 10
+    now[0] += 20
+    assert shown() == [110, 0, 0]

@@ -36,9 +36,41 @@ def test_lost_connections_and_sessions_are_counted() -> None:
 def test_the_age_of_the_oldest_transaction() -> None:
     clock = ManualClock()
     open_since: list[int] = []
-    coordinator = SimpleNamespace(starts_of_open=lambda: iter(open_since))
+    coordinator = SimpleNamespace(
+        starts_of_open=lambda: iter(open_since), loads=[], without_leader=0, repeated_completions=0
+    )
     collector = TransactionMetricsCollector(cast("Any", coordinator), clock)
     prefix = "kafkalite_transaction_coordinator_"
-    assert values(collector) == {(prefix + "open_transactions",): 0, (prefix + "oldest_transaction_age_seconds",): 0}
+
+    def shown() -> list[float]:
+        found = values(collector)
+        return [found[(prefix + name,)] for name in ("open_transactions", "oldest_transaction_age_seconds")]
+
+    assert shown() == [0, 0]
     open_since += [clock.time_ms() - 500, clock.time_ms() - 90_000]
-    assert values(collector) == {(prefix + "open_transactions",): 2, (prefix + "oldest_transaction_age_seconds",): 90}
+    assert shown() == [2, 90]
+
+
+def test_loads_of_state_partitions_are_shown_for_half_a_minute() -> None:
+    clock = ManualClock()
+    loads: list[tuple[float, float]] = []
+    coordinator = SimpleNamespace(
+        starts_of_open=lambda: iter(()), loads=loads, without_leader=3, repeated_completions=1
+    )
+    collector = TransactionMetricsCollector(cast("Any", coordinator), clock)
+    queues = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+    prefix = "kafka_server_transaction_coordinator_metrics_partition_load_time_"
+
+    def times() -> list[float]:
+        found = values(collector)
+        return [found[(prefix + name,)] for name in ("max", "avg")]
+
+    assert times() == [0, 0]
+    clock.advance(100)
+    loads += [(60.0, 9.0), (75.0, 0.5), (100.0, 0.25)]
+    assert times() == [500, 375]
+    clock.advance(10)
+    assert times() == [250, 250]
+    found = values(collector)
+    assert found[(queues + "unknowndestinationqueuesize",)] == 3
+    assert found[(queues + "logappendretryqueuesize",)] == 1

@@ -114,6 +114,8 @@ def test_requests_after_the_end_of_the_session_close_the_connection() -> None:
     harness.receive(sock, connection, frame(2, b"too late"))
     assert sock.closed
     assert [bytes(request.body) for request in harness.handler.requests] == [b"in time"]
+    assert harness.server.totals.expired == {"SASL": 1}
+    assert harness.server.totals.traffic["SASL"].requests == 1, "neither the login nor what came too late"
 
 
 @pytest.mark.parametrize("may_begin", [True, False])

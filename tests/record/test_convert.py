@@ -41,7 +41,8 @@ def test_up_leaves_magic_2_and_groups_the_rest() -> None:
     ("codec", "timestamp_type", "magic"), [(c, t, m) for c in range(4) for t in range(2) for m in range(2)]
 )
 def test_down(codec: int, timestamp_type: int, magic: int) -> None:
-    data = down_convert(KAFKA[2, codec, timestamp_type], magic, 0)
+    data, converted = down_convert(KAFKA[2, codec, timestamp_type], magic, 0)
+    assert converted == 3
     magics, found = read(data)
     assert magics == [magic] * (1 if codec else 3)
     expected = expected_records(2, timestamp_type)
@@ -56,17 +57,19 @@ def test_down(codec: int, timestamp_type: int, magic: int) -> None:
 
 def test_down_from_the_middle() -> None:
     plain, packed = encode_batch(records(10)), encode_batch(records(10, offset=10), codec=1)
-    found = read(down_convert(plain + packed, 1, 7))[1]
+    found = read(down_convert(plain + packed, 1, 7).data)[1]
     assert [r.offset for r in found] == list(range(7, 20))
     # A compressed batch goes whole: the reader skips what it did not ask for, as it always did.
-    assert [r.offset for r in read(down_convert(plain + packed, 1, 15))[1]] == list(range(10, 20))
+    assert [r.offset for r in read(down_convert(plain + packed, 1, 15).data)[1]] == list(range(10, 20))
 
 
 def test_down_keeps_what_is_old_enough_and_drops_markers_and_tails() -> None:
     data = KAFKA[0, 1, 0] + KAFKA[1, 0, 0] + kafka_commit_marker() + KAFKA[2, 0, 0]
-    assert down_convert(data[:-1], 1, 0) == KAFKA[0, 1, 0] + KAFKA[1, 0, 0]
-    assert read(down_convert(data, 0, 0))[0] == [0] * 7
-    assert down_convert(kafka_commit_marker(), 1, 0) == b""
+    assert down_convert(data[:-1], 1, 0) == (KAFKA[0, 1, 0] + KAFKA[1, 0, 0], 0)
+    lowest, converted = down_convert(data, 0, 0)
+    assert read(lowest)[0] == [0] * 7
+    assert converted == 6
+    assert down_convert(kafka_commit_marker(), 1, 0) == (b"", 0)
 
 
 # trap: kafkalite/record/convert.py: zstd batches cannot be down-converted.

@@ -71,7 +71,7 @@ def attempt(data: bytes, config: ValidationConfig) -> int:
         survived = 1
     except ApiError:
         pass
-    for reader in (up_convert, lambda d: down_convert(d, 0, 3), read_all):
+    for reader in (up_convert, lambda d: down_convert(d, 0, 3).data, read_all):
         try:
             reader(data)
         except (ApiError, CorruptRecordError):

@@ -9,7 +9,9 @@ import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.record.batch import BatchHeader, check_crc, iter_headers, read_header
+from kafkalite.record.compression import compress
 from kafkalite.record.convert import records_of
+from kafkalite.record.faults import InvalidRecordsError, RecordFault
 from kafkalite.record.legacy import encode_message, encode_message_set
 from kafkalite.record.records import Record, assemble, encode_batch, iter_records
 from kafkalite.record.validator import RecordValidationError, ValidationConfig, ValidBatches, validate_for_leader
@@ -210,8 +212,6 @@ def test_old_formats_become_one_new_batch(magic: int, codec: int, timestamp_type
 
 def test_old_producers_that_number_badly_are_renumbered() -> None:
     inner = encode_message(0, 1, 0, 5, b"k", b"a") + encode_message(0, 1, 0, 6, b"k", b"b")
-    from kafkalite.record.compression import compress
-
     data = encode_message(0, 1, 1, 6, None, compress(1, inner, magic=1))
     assert [(r.offset, r.value) for r in stored(run(data))] == [(500, b"a"), (501, b"b")]
 
@@ -281,3 +281,57 @@ def test_iter_records_of_what_was_stored_keeps_headers() -> None:
 def test_struct_of_the_patch() -> None:
     result = run(encode_batch(records(1)), next_offset=2**40)
     assert struct.unpack_from(">qii", result.buffer) == (2**40, len(result.buffer) - 12, 7)
+
+
+GOOD = encode_batch(records(3))
+IDEMPOTENT = encode_batch(records(3), producer_id=1, producer_epoch=0, base_sequence=4)
+WRAPPED = bytearray(encode_message_set(records(2), 1))
+WRAPPED[-1] ^= 1
+
+
+@pytest.mark.parametrize(
+    ("data", "fault", "count"),
+    [
+        (GOOD[:-1] + b"?", RecordFault.MESSAGE_CRC, 1),
+        (bytes(WRAPPED), RecordFault.MESSAGE_CRC, 1),
+        (encode_message(0, 1, 1, 6, None, compress(1, bytes(WRAPPED), magic=1)), RecordFault.MESSAGE_CRC, 1),
+        (encode_message_set(records(1), 0) + encode_message_set(records(1), 1), RecordFault.MAGIC_NUMBER, 1),
+        (
+            encode_message(0, 1, 1, 6, None, compress(1, encode_message_set(records(1), 0), magic=1)),
+            RecordFault.MAGIC_NUMBER,
+            1,
+        ),
+        (changed(GOOD, record_count=4), RecordFault.OFFSET_OR_SEQUENCE, 1),
+        (changed(GOOD, last_offset_delta=-1), RecordFault.OFFSET_OR_SEQUENCE, 1),
+        (changed(IDEMPOTENT, base_sequence=-1), RecordFault.OFFSET_OR_SEQUENCE, 1),
+        (changed(kafka_commit_marker(), base_offset=0), RecordFault.OFFSET_OR_SEQUENCE, 1),
+        (encode_batch([Record(i, 0, None, b"v") for i in range(3)]), RecordFault.NO_KEY, 3),
+        (changed(GOOD, base_offset=1), None, 1),
+        (GOOD * 2, None, 1),
+    ],
+    ids=[
+        *("CRC of a batch", "CRC of a message", "CRC inside of a wrapper", "two formats", "another format inside"),
+        *("more records than offsets", "offsets that descend", "negative sequence", "control records", "no keys"),
+        *("base offset", "two batches"),
+    ],
+)
+def test_a_refusal_has_the_fault_that_kafka_counts(data: bytes, fault: RecordFault | None, count: int) -> None:
+    error = refusal(data, ValidationConfig(compacted=fault is RecordFault.NO_KEY))
+    assert isinstance(error, InvalidRecordsError)
+    assert (error.fault, error.count) == (fault, count)
+
+
+def test_only_new_batches_have_a_cost() -> None:
+    times = iter([1.0, 1.5, 2.0, 2.25])
+    data = encode_batch(records(3), codec=1)
+    compressing = ValidationConfig(compression_type="lz4", monotonic=lambda: next(times))
+    found = run(data, compressing)
+    unpacked = len(encode_batch(records(3))) - 61
+    assert found.conversion == (3, unpacked + len(found.buffer), 0.5)
+    assert run(encode_batch(records(3), codec=3), compressing).conversion is None
+    assert run(data).conversion is None
+    assert run(data, ValidationConfig(timestamp_type=1)).conversion is None
+
+    old = run(encode_message_set(records(4), 1), ValidationConfig(monotonic=lambda: next(times)))
+    payloads = sum(len(record.key or b"") + len(record.value or b"") for record in records(4))
+    assert old.conversion == (4, payloads + len(old.buffer), 0.25)

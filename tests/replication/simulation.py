@@ -489,10 +489,12 @@ class SimCluster:
             self.send(tp)
             self.run(0.1)
 
-    def reassign(self, replicas: Sequence[int], tp: TopicPartition = TP) -> None:
-        """Give ``tp`` these replicas; those that are new have to catch up."""
+    def reassign(self, replicas: Sequence[int], tp: TopicPartition = TP, adding: Sequence[int] = ()) -> None:
+        """Give ``tp`` these replicas; those that are new have to catch up. ``adding``: the reassignment goes on."""
         current = self.read(tp)
-        state = current.with_(leader_epoch=current.leader_epoch + 1, assignment=PartitionAssignment(tuple(replicas)))
+        state = current.with_(
+            leader_epoch=current.leader_epoch + 1, assignment=PartitionAssignment(tuple(replicas), tuple(adding))
+        )
         self.admin.set(znodes.state_path(tp), znodes.encode_state(state), current.zk_version)
         self.run(0.01)
         self.states[tp] = state

@@ -12,6 +12,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.fetch import FetchPartition
 from kafkalite.record.records import encode_marker
+from kafkalite.replication.broker_topic_stats import DelayedFetchStats
 from kafkalite.replication.delayed_operations import FetchParams, FetchWatch
 from kafkalite.replication.replication_config import RACK_AWARE_SELECTOR
 from kafkalite.replication.results import FetchResult
@@ -271,3 +272,31 @@ def test_readers_of_committed_records_wait_for_markers_and_hear_what_was_aborted
     (rest,) = leader.consume(offset=1, isolation=1)
     assert rest.aborted == [(7, 0)]
     assert leader.consume(isolation=0)[0].aborted is None
+
+
+def test_only_fetches_whose_time_is_over_count_as_expired(alone: SimCluster, session: Session) -> None:
+    stats = alone[1].manager.replicas.topic_stats.delayed_fetches
+    alone[1].consume(max_wait_ms=500)
+    alone[1].consume(max_wait_ms=0)
+    session.fetch(*session.partitions.values())
+    session.fetch(max_wait_ms=500)
+    session.fetch(max_wait_ms=500)  # ends the wait of the first
+    alone[1].produce("a")
+    alone.run(1)
+    assert stats == DelayedFetchStats()
+    alone[1].consume(offset=1, max_wait_ms=500)
+    alone.run(1)
+    assert stats == DelayedFetchStats(consumer_expired=1)
+    stranger = FetchPartition("t", TOPIC_ID, 0, -1, 1)
+    alone[1].manager.fetch(FetchParams(replica_id=-2, max_wait_ms=100), [stranger], lambda _: None)
+    alone.run(1)
+    assert stats == DelayedFetchStats(consumer_expired=2), "a debugging reader is a consumer, too"
+
+
+def test_fetches_of_followers_expire_apart(cluster: SimCluster) -> None:
+    stats = cluster[1].manager.replicas.topic_stats.delayed_fetches
+    cluster.run(0.5)
+    before = stats.follower_expired
+    cluster.run(3)
+    assert stats.follower_expired > before
+    assert stats.consumer_expired == 0

@@ -193,3 +193,24 @@ def test_the_number_of_fetchers_may_change_while_they_fetch(cluster: SimCluster)
     cluster.network.requests.clear()
     cluster.run(2)
     assert len({request.session_id for request in requests_of(cluster, 2)}) == 1, "the others are closed"
+
+
+def test_bytes_of_replicas_that_a_reassignment_adds_are_counted_apart(tmp_path: Path) -> None:
+    cluster = SimCluster(tmp_path)
+    cluster.create(replicas=(1, 2))
+    cluster[1].produce("a")
+    cluster.run(1)
+    cluster.reassign((1, 2, 3), adding=(3,))
+    cluster.run(2)
+    size = cluster[1].manager.partitions[TP].log.size
+    metrics = [cluster[broker].manager.partitions[TP].metrics for broker in (2, 3)]
+    assert [each.replication_bytes_in for each in metrics] == [size, size]
+    assert [each.reassignment_bytes_in for each in metrics] == [0, size]
+    followers = cluster[1].manager.partitions[TP].followers
+    assert {broker: follower.is_added for broker, follower in followers.items()} == {2: False, 3: True}
+    cluster.reassign((1, 2, 3))
+    cluster[1].produce("b")
+    cluster.run(1)
+    assert cluster[3].manager.partitions[TP].log.size > size
+    assert metrics[1].reassignment_bytes_in == size, "the reassignment is over"
+    assert not cluster[1].manager.partitions[TP].followers[3].is_added

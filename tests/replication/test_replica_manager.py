@@ -9,7 +9,9 @@ import pytest
 from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
+from kafkalite.record.legacy import encode_message_set
 from kafkalite.record.records import Record, encode_batch
+from kafkalite.replication.broker_topic_stats import BrokerTopicMetrics
 from kafkalite.replication.results import DeleteRecordsResult, OffsetResult, ProduceResult
 
 from .simulation import TOPIC_ID, SimCluster, values_of
@@ -85,3 +87,40 @@ def test_a_partition_without_a_replica_here(cluster: SimCluster, is_known: bool,
         ["Produce", "Fetch", "DeleteRecords", "ListOffsets", "ListOffsets 0", "OffsetForLeaderEpoch"], error
     )
     assert fetched[0].leader_hint == ((2, 4) if is_known else None)
+
+
+def test_refused_and_converted_records_are_counted(cluster: SimCluster) -> None:
+    tp = TopicPartition("compacted", 0)
+    cluster.create(tp, (1,), cleanup_policy="compact")
+    cluster.run(0.1)
+    manager = cluster[1].manager
+    stats = manager.replicas.topic_stats
+    results: list[ProduceResult] = []
+
+    def produce(*batches: bytes) -> None:
+        manager.append_records(100, 1, [(tp, memoryview(bytearray(data))) for data in batches], results.extend)
+
+    records = [Record(n, 1, b"k", b"v") for n in range(3)]
+    whole = encode_batch(records)
+    produce(whole)
+    assert stats.topics["compacted"] == BrokerTopicMetrics(
+        bytes_in=len(whole), messages_in=3, total_produce_requests=1
+    ), "a plain batch is no conversion"
+    produce(whole[:-1] + b"?")
+    produce(encode_batch([Record(0, 1, None, b"v"), Record(1, 1, None, b"v")]))
+    old = encode_message_set(records, 1)
+    produce(old, old[: len(old) // 3])
+    assert [result.error for result in results] == [
+        ErrorCode.NONE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+    ]
+    found = stats.topics["compacted"]
+    assert (found.invalid_message_crc_records, found.no_key_compacted_topic_records) == (1, 2)
+    assert (found.invalid_magic_number_records, found.invalid_offset_or_sequence_records) == (0, 0)
+    assert found.produce_message_conversions == 4
+    assert stats.produce_conversions.count == 1, "one request, of two batches"
+    assert [cost.records for cost in stats.produce_conversions.latest] == [4]
+    assert stats.fetch_conversions.count == 0

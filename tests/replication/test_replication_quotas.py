@@ -59,6 +59,19 @@ def test_the_first_window_may_be_used_at_once(quota: ReplicationQuotaManager) ->
     assert quota.is_exceeded()
 
 
+def test_the_measured_rate_is_that_of_the_windows(quota: ReplicationQuotaManager, clock: ManualClock) -> None:
+    assert quota.measure() == 0
+    quota.record(500)
+    assert quota.measure() == 500, "over one window at least"
+    clock.advance(4)
+    quota.record(1500)
+    assert quota.measure() == 500
+    clock.advance(7)
+    assert quota.measure() == 1500 / 7
+    clock.advance(20)
+    assert quota.measure() == 0
+
+
 @pytest.mark.parametrize(("size", "wait"), [(1500, 1.5), (4000, 4.0), (50_000, 11.0)])
 def test_a_batch_above_the_rate_is_waited_for_afterwards(
     quota: ReplicationQuotaManager, clock: ManualClock, size: int, wait: float

@@ -10,7 +10,6 @@ far the former coordinator came.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import Final
 
 from kafkalite.common.clock import Clock
@@ -62,14 +61,22 @@ class _Progress:
     """The steps that this coordinator has done for one decision, so that a retry after a ZooKeeper error skips them.
 
     ``decided_at`` is the zxid of the decision; the decision on the producer's next transaction has another one.
+    ``without_leader``: how many partitions had no leader at the latest attempt to send the markers. ``is_repeated``:
+    all markers are written, but the Complete state was not at the first attempt.
     """
 
-    __slots__ = ("decided_at", "has_offsets", "unmarked")
+    __slots__ = ("decided_at", "has_offsets", "is_repeated", "unmarked", "without_leader")
 
     def __init__(self, entry: TransactionalIdEntry) -> None:
         self.decided_at = entry.mzxid
         self.has_offsets = False
         self.unmarked = set(entry.metadata.partitions)
+        self.without_leader = 0
+        self.is_repeated = False
+
+    def failed(self) -> None:
+        """A step failed, and is done again."""
+        self.is_repeated = self.has_offsets and not self.unmarked
 
 
 class TransactionCompletion:
@@ -82,6 +89,17 @@ class TransactionCompletion:
         self._dependencies = dependencies
         self._clock = clock
         self._sender = TransactionMarkerChannelManager(dependencies.cluster, dependencies.markers)
+        self._progress: dict[TransactionalIdEntry, _Progress] = {}
+
+    @property
+    def without_leader(self) -> int:
+        """How many transactions wait because a partition of theirs has no leader."""
+        return sum(progress.without_leader > 0 for progress in self._progress.values())
+
+    @property
+    def repeated(self) -> int:
+        """How many transactions have all their markers, but their Complete state could not be written yet."""
+        return sum(progress.is_repeated for progress in self._progress.values())
 
     def begin(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
         """Start to complete the transaction, unless it is not decided or its completion runs."""
@@ -95,27 +113,31 @@ class TransactionCompletion:
             self.begin(partition, entry)
 
     async def _run(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
-        progress = _Progress(entry)
+        progress = self._progress[entry] = _Progress(entry)
         backoff = FIRST_BACKOFF
         try:
             while partition.knows(entry) and entry.metadata.state in DECIDED:
                 if progress.decided_at != entry.mzxid:
                     # A request has read meanwhile that the former decision is complete, and the next one was made.
                     progress, backoff = _Progress(entry), FIRST_BACKOFF
+                    self._progress[entry] = progress
                 try:
                     await self._go_on(partition, entry, progress)
                 except (ClaimLostError, SessionExpiredError):
                     self._state_manager.drop(partition)
                 except (ApiError, ZkError) as error:
+                    progress.failed()
                     log.info("%s: not ended yet: %s", entry.metadata.transactional_id, error)
                     await sleep(self._clock, backoff)
                     backoff = min(LAST_BACKOFF, backoff * 2)
                 except Exception:
                     # A durable decision must be completed, so unexpected errors are retried, too.
+                    progress.failed()
                     log.exception("%s: not ended yet", entry.metadata.transactional_id)
                     await sleep(self._clock, AFTER_FAILURE)
         finally:
             entry.is_ending = False
+            del self._progress[entry]
 
     async def _go_on(self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress) -> None:
         """Do the next step. Raises ``ApiError``, ``ZkError``."""
@@ -145,24 +167,28 @@ class TransactionCompletion:
         """Returns once each partition has acknowledged its marker or is deleted. Raises ``ZkError``."""
         backoff = FIRST_BACKOFF
         while progress.unmarked and partition.alive:
-            progress.unmarked -= await self._attempt(partition, entry, progress.unmarked)
+            progress.unmarked -= await self._attempt(partition, entry, progress)
             if progress.unmarked and partition.alive:
                 await sleep(self._clock, backoff)
                 backoff = min(LAST_BACKOFF, backoff * 2)
 
     async def _attempt(
-        self, partition: StatePartition, entry: TransactionalIdEntry, unmarked: Iterable[TopicPartition]
+        self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress
     ) -> set[TopicPartition]:
-        """Send one round of markers; returns the partitions of ``unmarked`` that need no other."""
+        """Send one round of markers; returns the partitions of ``progress.unmarked`` that need no other."""
         metadata = entry.metadata
         leaders: dict[int, list[TopicPartition]] = {}
         unknown = []
-        for tp in sorted(unmarked):
+        leaderless = 0
+        for tp in sorted(progress.unmarked):
             state = self._dependencies.cluster.state(tp)
             if state is None:
                 unknown.append(tp)
             elif state.leader in self._dependencies.cluster.brokers:
                 leaders.setdefault(state.leader, []).append(tp)
+            else:
+                leaderless += 1
+        progress.without_leader = leaderless + len(unknown)
         marked = metadata.producer_id, metadata.producer_epoch
         commit = metadata.state is TransactionState.PREPARE_COMMIT
         answers = await gather(
@@ -170,6 +196,7 @@ class TransactionCompletion:
             for leader, partitions in leaders.items()
         )
         done = await self._gone(unknown)
+        progress.without_leader -= len(done)
         for tp, error in (each for answer in answers for each in answer.items()):
             if error in _MARKED:
                 done.add(tp)

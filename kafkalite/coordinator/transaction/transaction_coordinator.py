@@ -52,7 +52,7 @@ class TransactionCoordinator:
         self._clock = clock
         self._config = config
         self._state_manager = TransactionStateManager(
-            broker_id, claims, store, dependencies.cluster, self._loaded, record
+            broker_id, claims, store, dependencies.cluster, self._loaded, clock, record
         )
         self._completion = TransactionCompletion(self._state_manager, dependencies, clock)
         self._expiration = TransactionExpiration(self._state_manager, self._completion, clock, config)
@@ -164,6 +164,21 @@ class TransactionCoordinator:
         if entry.metadata.state is TransactionState.DEAD:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return entry.metadata
+
+    @property
+    def loads(self) -> Sequence[tuple[float, float]]:
+        """See :attr:`TransactionStateManager.loads`."""
+        return self._state_manager.loads
+
+    @property
+    def without_leader(self) -> int:
+        """See :attr:`TransactionCompletion.without_leader`."""
+        return self._completion.without_leader
+
+    @property
+    def repeated_completions(self) -> int:
+        """See :attr:`TransactionCompletion.repeated`."""
+        return self._completion.repeated
 
     def starts_of_open(self) -> Iterator[int]:
         """The times, in ms since the epoch, at which the open transactions of this coordinator began."""

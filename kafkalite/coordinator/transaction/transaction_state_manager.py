@@ -10,13 +10,16 @@ a write is unknown, the coordinator reads the id again before it does anything e
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.events import EventKind, EventRecorder, ignore_event
+from kafkalite.common.recent_times import WINDOW
 from kafkalite.common.tasks import SharedOutcome, spawn
 from kafkalite.coordinator.placement import preferred
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
@@ -73,6 +76,7 @@ class TransactionStateManager:
         store: TransactionStore,
         cluster: MetadataCache,
         on_loaded: Callable[[StatePartition], object],
+        clock: Clock,
         record: EventRecorder = ignore_event,
     ) -> None:
         self._record = record
@@ -83,6 +87,9 @@ class TransactionStateManager:
         self._cluster = cluster
         self._owned: dict[int, StatePartition] = {}
         self._loading: dict[int, SharedOutcome[StatePartition]] = {}
+        self._monotonic = clock.monotonic
+        self.loads: deque[tuple[float, float]] = deque(maxlen=WINDOW)
+        """When the latest state partitions were loaded, by the monotonic clock, and how many seconds each took."""
         self._looking = False
         self._look_again = False
         self._closed = True
@@ -155,6 +162,7 @@ class TransactionStateManager:
         return await outcome
 
     async def _load_for_all(self, number: int, loading: SharedOutcome[StatePartition]) -> None:
+        began = self._monotonic()
         try:
             partition = await self._load(number)
         except Exception as error:
@@ -162,6 +170,8 @@ class TransactionStateManager:
             loading.fail(error)
             return
         del self._loading[number]
+        now = self._monotonic()
+        self.loads.append((now, now - began))
         self._owned[number] = partition
         if self._closed:
             self.drop(partition)

@@ -59,6 +59,7 @@ def test_the_next_coordinator_completes_decided_transactions_without_a_request()
     first.die()
     second = fixture.owner
     assert second is not first
+    assert [len(node.coordinator.loads) for node in (first, second)] == [1, 1]
     assert fixture.state() is S.COMPLETE_COMMIT
     assert sorted(fixture.leaders.told()) == [(T0, True), (T1, True)]
     assert fixture.groups.calls == [("apply", "g", 0)]
@@ -367,8 +368,10 @@ def test_the_complete_write_with_a_lost_answer_is_resolved(commit: bool, applied
     fixture.leaders.release()
     owner.client.lose_connection()
     fixture.clock.advance(1)
+    assert (owner.coordinator.repeated_completions, owner.coordinator.without_leader) == (1, 0)
     owner.client.reconnect()
     fixture.clock.advance(2)
+    assert owner.coordinator.repeated_completions == 0
     assert fixture.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
     assert set(fixture.leaders.told()) == {(T0, commit)}
     # and no marker was sent again while ZooKeeper was away

@@ -233,8 +233,11 @@ def test_each_attempt_looks_up_the_leader_again() -> None:
     fixture.owner.end(producer)
     fixture.clock.advance(5)
     assert not fixture.leaders.markers and fixture.state() is S.PREPARE_COMMIT
+    coordinator = fixture.owner.coordinator
+    assert (coordinator.without_leader, coordinator.repeated_completions) == (1, 0)
     fixture.lead(T0, 2)
     fixture.clock.advance(1)
+    assert (coordinator.without_leader, coordinator.repeated_completions) == (0, 0)
     assert [broker for broker, _ in fixture.leaders.markers] == [2] and fixture.state() is S.COMPLETE_COMMIT
 
 
@@ -247,7 +250,7 @@ def test_markers_of_deleted_topics_are_dropped_and_those_of_new_ones_are_not() -
     fixture.owner.end(producer)
     fixture.clock.advance(1)
     # ZooKeeper has the topic, and the cache does not know it yet.
-    assert fixture.state() is S.PREPARE_COMMIT
+    assert fixture.state() is S.PREPARE_COMMIT and fixture.owner.coordinator.without_leader == 1
     run(fixture.admin.delete("/brokers/topics/t"))
     fixture.clock.advance(1)
     assert fixture.state() is S.COMPLETE_COMMIT and not fixture.leaders.markers

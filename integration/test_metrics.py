@@ -18,10 +18,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from integration.conftest import TEST_OVERRIDES, launcher
 from integration.harness.clients import fresh_topic
 from integration.harness.commands import command
+from integration.harness.raw import RawClient, ask_partition
 from integration.harness.wait import wait_for
+from integration.harness.wire import PRODUCE, leaders
 from integration.test_clients_confluent import Confluent
+from kafkalite.common import types
+from kafkalite.common.errors import ErrorCode
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.state import read_state
+from kafkalite.protocol.produce import ProduceRequest, decode_produce_response, encode_produce
+from kafkalite.record.legacy import encode_message_set
+from kafkalite.record.records import Record, encode_batch
 
 RECORDS = 5000
 SIZE = 1000
@@ -184,6 +191,95 @@ def test_a_killed_broker_is_seen_in_the_others(cluster: LocalCluster) -> None:
     # The return of the broker. Its death is another event only if it was not the controller.
     assert total(cluster, "kafka_controller_controllerstats_leaderelectionrateandtimems_count") >= 1
     assert total(cluster, "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_count") > 0
+
+
+def test_conversions_refusals_and_expired_fetches_are_those_that_were_made(cluster: LocalCluster) -> None:
+    """Each of them by a request of its own, beside followers only: what they do is in none of these counts."""
+    topic, compacted = fresh_topic("odd"), fresh_topic("compacted")
+    Confluent().create_topic(cluster.bootstrap, topic, 1, 3, {})
+    Confluent().create_topic(cluster.bootstrap, compacted, 1, 3, {"cleanup.policy": "compact"})
+    meters, requests = "kafka_server_brokertopicmetrics_", "kafka_network_requestmetrics_"
+    label, traffic = f"topic={topic}", "kafka_server_socket_server_metrics_"
+
+    def counts() -> dict[str, float]:
+        keys = {
+            "produced old": (f"{meters}producemessageconversions_total", label),
+            "fetched old": (f"{meters}fetchmessageconversions_total", label),
+            "wrong CRC": (f"{meters}invalidmessagecrcrecords_total", label),
+            "no key": (f"{meters}nokeycompactedtopicrecords_total", f"topic={compacted}"),
+            "wrong CRC anywhere": (f"{meters}invalidmessagecrcrecords_total",),
+            "wrong magic anywhere": (f"{meters}invalidmagicnumberrecords_total",),
+            "wrong offsets anywhere": (f"{meters}invalidoffsetorsequencerecords_total",),
+            "produces that converted": (f"{requests}messageconversionstimems_count", "request=Produce"),
+            "fetches that converted": (f"{requests}temporarymemorybytes_count", "request=Fetch"),
+            "expired": ("kafka_server_delayedfetchmetrics_expires_total", "fetcherType=consumer"),
+            "expired sessions": ("kafka_network_socketserver_expiredconnectionskilledcount",),
+        }
+        return {name: total(cluster, *key) for name, key in keys.items()}
+
+    def client_of(name: str) -> RawClient:
+        with RawClient(cluster.address(1)) as client:
+            return RawClient(cluster.address(wait_for(lambda: leaders(client, name).get(0, 0), "a leader")))
+
+    before = counts()
+    records = [Record(number, 1_700_000_000_000, b"k", b"%d" % number) for number in range(7)]
+    with client_of(topic) as client:
+        old = memoryview(encode_message_set(records, 1))
+        request = ProduceRequest(None, -1, 10000, [(types.TopicPartition(topic, 0), old)])
+        body = b"".join(encode_produce(2, request))
+        (answer,) = decode_produce_response(2, client.call(PRODUCE, 2, body))
+        assert answer.error == ErrorCode.NONE
+        damaged = bytearray(encode_batch(records))
+        damaged[-1] ^= 1
+        assert client.produce(topic, bytes(damaged)).error == ErrorCode.CORRUPT_MESSAGE
+        assert client.produce(topic, encode_batch(records)).error == ErrorCode.NONE
+        # The records of the old producer and of the new one, which the broker keeps in one format.
+        wait_for(lambda: client.fetch([ask_partition(topic, 0)]).partitions[0].high_watermark == 14, "all is committed")
+        for version in (2, 3, 11):
+            (found,) = client.fetch([ask_partition(topic, 0)], version=version).partitions
+            assert found.records, version
+        for _ in range(3):
+            (found,) = client.fetch([ask_partition(topic, 14)], max_wait_ms=20, min_bytes=1).partitions
+            assert not found.records
+        (found,) = client.fetch([ask_partition(topic, 14)]).partitions
+        assert not found.records
+    with client_of(compacted) as client:
+        keyless = [record._replace(key=None) for record in records[:3]]
+        assert client.produce(compacted, encode_batch(keyless)).error == ErrorCode.INVALID_RECORD
+    after = counts()
+    assert {name: value - before[name] for name, value in after.items()} == {
+        "produced old": 7,
+        "fetched old": 28,
+        "wrong CRC": 1,
+        "no key": 3,
+        "wrong CRC anywhere": 1,
+        "wrong magic anywhere": 0,
+        "wrong offsets anywhere": 0,
+        "produces that converted": 1,
+        "fetches that converted": 2,
+        "expired": 3,
+        "expired sessions": 0,
+    }
+
+    # A listener's requests are those of its APIs and the answers fewer by those that wait, of which each follower and
+    # each broker's channel has one.
+    listener = "listener=PLAINTEXT"
+    for broker_id in cluster.broker_ids:
+        page = scrape(cluster, broker_id)
+        came, answered = (page[f"{traffic}{name}_total", listener] for name in ("response", "request"))
+        assert 0 <= came - answered <= page["kafka_server_socket_server_metrics_connection_count", listener]
+        assert page[f"{traffic}incoming_byte_total", listener] > 20 * came > 0
+        assert page[f"{traffic}outgoing_byte_total", listener] > 8 * answered > 0
+
+
+def test_a_state_partition_that_is_claimed_for_a_producer_is_a_load(cluster: LocalCluster) -> None:
+    name = "kafka_server_transaction_coordinator_metrics_partition_load_time_"
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": fresh_topic("loading")})
+    producer.init_transactions(60)
+    found = [scrape(cluster, broker_id) for broker_id in cluster.broker_ids]
+    longest = max(page[(f"{name}max",)] for page in found)
+    assert 0 < longest < 30_000
+    assert all(page[(f"{name}avg",)] <= page[(f"{name}max",)] for page in found)
 
 
 @pytest.mark.full

@@ -102,6 +102,8 @@ def test_corrupt_answers_are_asked_for_again(cluster: SimCluster, monkeypatch: p
     assert len(broken) == 2
     assert [a.error for a in answers] == [ErrorCode.NONE]
     assert cluster[2].values() == ["a"]
+    refused = [cluster[broker].manager.partitions[TP].metrics.invalid_message_crc_records for broker in (1, 2, 3)]
+    assert refused == [0, 2, 0]
 
 
 def test_partitions_leave_and_come_back_to_a_session(cluster: SimCluster) -> None:

@@ -40,7 +40,7 @@ _METERS: Final = {
     "replication_bytes_in": _meter("ReplicationBytesIn", "Record batches that this broker's followers took.", "bytes"),
     "replication_bytes_out": _meter("ReplicationBytesOut", "Record batches that followers were sent.", "bytes"),
     "reassignment_bytes_in": _meter(
-        "ReassignmentBytesIn", "Those of them that replicas took which a reassignment adds to this broker.", "bytes"
+        "ReassignmentBytesIn", "Record batches that followers here took which a reassignment adds.", "bytes"
     ),
     "reassignment_bytes_out": _meter(
         "ReassignmentBytesOut", "Record batches that followers were sent which a reassignment adds.", "bytes"

@@ -104,14 +104,14 @@ EXPIRED: Final = MetricDefinition(
 )
 
 
-def _throttled(type_: str, meaning: str, key: str) -> MetricDefinition:
+def _throttled(type_: str, meaning: str, key: str, flag: str = "--throttle") -> MetricDefinition:
     return MetricDefinition(
         f"kafka_server_{type_.lower()}_byte_rate",
         MetricKind.GAUGE,
         f"{meaning}, over the windows of the quota. 0 while {key} is not set.",
         unit="bytes per second",
         bean=f"kafka.server:type={type_} (byte-rate)",
-        remedy="If it stays at the limit while replicas lag, raise the limit: kafka-reassign-partitions --throttle.",
+        remedy=f"If it stays at the limit while replicas lag, raise the limit: kafka-reassign-partitions {flag}.",
     )
 
 
@@ -125,6 +125,7 @@ ALTER_RATE: Final = _throttled(
     "AlterLogDirsReplication",
     "Bytes of replicas that moved between log directories",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    "--replica-alter-log-dirs-throttle",
 )
 
 

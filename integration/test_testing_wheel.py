@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from integration.harness.stranger import ROOT, run, shown_files
+from integration.blocks import ROOT, blocks, blocks_of
+from integration.harness.stranger import run
 
 pytestmark = pytest.mark.kafkalite_only
-DOCUMENT = ROOT / "docs" / "testing.md"
-IN_CONTAINERS = {"test_container.py", "test_secured_container.py", "three_containers.py"}
-LONGEST = 11
+LONGEST = 12
 
 
 def test_the_documented_lines_for_pytest_run(stranger_python: Path, tmp_path: Path) -> None:
-    files = {name: text for name, text in shown_files(DOCUMENT).items() if name not in IN_CONTAINERS}
+    files = {block.file: block.text for block in blocks_of("docs/testing.md", __file__)}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     tests = [name for name in files if name.startswith("test_")]
@@ -25,13 +24,13 @@ def test_the_documented_lines_for_pytest_run(stranger_python: Path, tmp_path: Pa
 
 
 def test_the_documented_lines_without_pytest_run(stranger_python: Path, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(shown_files(DOCUMENT)["without_pytest.py"])
+    [block] = blocks_of("docs/testing.md", __file__, "Without pytest")
+    (tmp_path / "program.py").write_text(block.text)
     assert run(str(stranger_python), "program.py", cwd=tmp_path).startswith("[1, 2, 3] 127.0.0.1:")
 
 
 def test_the_documented_lines_are_few() -> None:
-    lengths = {
-        name: len([line for line in text.splitlines() if line.strip()]) for name, text in shown_files(DOCUMENT).items()
-    }
+    shown = {block.file: block.text.splitlines() for block in blocks(ROOT / "docs" / "testing.md")}
+    lengths = {name: len([line for line in lines if line.strip()]) for name, lines in shown.items()}
     assert len(lengths) >= 6
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from integration.conftest import TEST_OVERRIDES, launcher
 from integration.faults.relay import Relay
 from integration.harness.clients import fresh_topic
 from integration.harness.commands import command
+from integration.harness.documented import desk
 from integration.harness.wait import wait_for
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.processes import free_ports
@@ -97,3 +99,17 @@ def test_the_record_is_followed_to_its_consumer(cluster: LocalCluster) -> None:
     assert "consumer the-reader" in read["text"]
     assert read["ms"] >= advanced["ms"]
     assert [step["follower"] for step in story["steps"] if step["kind"] == "acknowledged"] == [2]
+
+
+def test_the_way_of_a_record_is_the_documented_one(cluster: LocalCluster, tmp_path: Path) -> None:
+    create = ("topics", "--bootstrap-server", cluster.bootstrap, "--create", "--topic", "t")
+    command(*create, "--replica-assignment", "1:2:3")
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "documented", "auto.offset.reset": "earliest"}
+    with closing(Consumer(settings)) as consumer:
+        consumer.subscribe(["t"])
+        # The first records meet fetch sessions that begin, and a consumer that has no partition yet.
+        for _ in range(3):
+            traced(cluster, "t")
+            wait_for(lambda: consumer.poll(1.0) is not None, "the consumer reads", timeout=60)
+        with desk(tmp_path, cluster.bootstrap) as reader:
+            reader.compare("docs/deploy.md", __file__)

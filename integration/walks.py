@@ -17,11 +17,11 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from types import FunctionType, ModuleType
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
-_BLOCK = re.compile(r"^## (.+)\n(?:(?!## ).*\n)*?```walk\n((?:(?!```).*\n)+)```", re.MULTILINE)
+from integration.blocks import ROOT, blocks
+
+DOCUMENT = ROOT / "docs" / "architecture.md"
 _HOP = re.compile(r"( *)(~ )?([\w.]+): ([\w.]+)(?:  .*)?")
 
 
@@ -48,7 +48,7 @@ class Hop:
 
 def walks() -> dict[str, list[Hop]]:
     """The document's walks by their headings. Raises ``ValueError`` for a line that is no hop."""
-    return {title: list(parse(block)) for title, block in _BLOCK.findall(DOCUMENT.read_text())}
+    return {block.heading: list(parse(block.text)) for block in blocks(DOCUMENT) if block.kind == "walk"}
 
 
 def parse(block: str) -> Iterator[Hop]:

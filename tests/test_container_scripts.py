@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import contextlib
 import importlib.util
-import re
 import shlex
 import socket
 import ssl
@@ -18,6 +17,7 @@ from types import ModuleType
 
 import pytest
 
+from integration.blocks import blocks_of
 from kafkalite.broker.properties import parse_properties
 from kafkalite.cli.main import build_parser
 from kafkalite.embedded.security import ClusterSecurity
@@ -155,10 +155,10 @@ def test_an_answer_that_is_cut_short_is_none(answer: bytes) -> None:
 
 
 def test_the_unit_in_the_document_starts_a_broker() -> None:
-    [unit] = re.findall(r"^```ini\n(.*?)^```$", (DOCKER.parent / "docs" / "deploy.md").read_text(), re.M | re.S)
+    [unit] = blocks_of("docs/deploy.md", __file__)
     parser = configparser.ConfigParser(interpolation=None)
     parser.optionxform = str  # type: ignore[assignment]
-    parser.read_string(unit)
+    parser.read_string(unit.text)
     program, *arguments = shlex.split(parser["Service"]["ExecStart"])
     assert Path(program).name == "kafkalite"
     assert build_parser("broker").parse_args(arguments).config == Path("/etc/kafkalite/server.properties")

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.exceptions import NoAuthError
 
+from integration.blocks import blocks_of
 from integration.conftest import SOAK
 from integration.containers.compose import Compose
 from integration.containers.daemon import DockerError, docker
@@ -23,7 +24,6 @@ from integration.harness.tree import Tree
 from integration.harness.wait import wait_for
 from kafkalite.embedded.processes import free_ports
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "deploy.md"
 BROKERS = ("broker-1", "broker-2", "broker-3")
 SERVERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 PARTITIONS = 6
@@ -90,12 +90,8 @@ def cluster(environment: dict[str, str], ports: list[int]) -> Iterator[Brokers]:
 
 
 def shown(heading: str) -> list[str]:
-    """The shell scripts below a heading of the document."""
-    section = re.split(rf"^#+ {re.escape(heading)}.*$", DOCUMENT.read_text(), flags=re.MULTILINE)[1]
-    scripts: list[str] = re.findall(
-        r"^```sh\n(.*?)^```$", re.split(r"^#+ ", section, flags=re.MULTILINE)[0], re.M | re.S
-    )
-    return scripts
+    """The shell scripts of docs/deploy.md below a heading."""
+    return [block.text for block in blocks_of("docs/deploy.md", __file__, heading)]
 
 
 def slowness() -> float:

@@ -1,9 +1,8 @@
-"""A user's project: an environment with only the built wheel, and the files that a document shows."""
+"""A user's project: an environment with only the built wheel."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,13 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(?:python|ini)\n# (?P<name>\S+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMEOUT = 600
-
-
-def shown_files(document: Path) -> dict[str, str]:
-    """File name → text of each code block of ``document`` whose first line is a comment with a file name."""
-    return {found["name"]: found["text"] for found in BLOCK.finditer(document.read_text())}
 
 
 def build_wheel(directory: Path) -> Path:

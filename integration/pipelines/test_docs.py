@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
 
-from integration.harness.documented import run_commands, shown_commands
-from kafkalite.embedded.processes import free_ports
+from integration.harness.documented import desk
 from kafkalite.pipelines.connect.options import Options, parse_sink, parse_source
 from kafkalite.pipelines.jobs import examples
 from kafkalite.pipelines.options import parse_table
@@ -22,19 +20,17 @@ SECRETS = {"SHOP_PASSWORD": "x", "WAREHOUSE_PASSWORD": "y"}
 @pytest.mark.timeout(1200)
 def test_five_minutes(tmp_path: Path) -> None:
     """All commands, unchanged except for the installation (which is this one) and the port."""
-    install, commands = shown_commands("docs/pipelines.md", "Five minutes")
-    extras = re.fullmatch(r"pip install 'kafkalite\[([a-z,]+)]'\n", install)
-    assert extras is not None
-    assert set(extras[1].split(",")) <= set(metadata("kafkalite").get_all("Provides-Extra") or [])
-    output = run_commands(
-        commands.replace("9092", str(free_ports(1)[0])),
+    with desk(
         tmp_path,
-        [["pipeline", "stop", "flights-in"], ["cluster", "stop", "--dir", "cluster"]],
-        timeout=1000,
+        patience=1000,
         KAFKALITE_STATE=str(tmp_path / "state"),
         # The simple compiler and collector, because they start a short query fastest.
         SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    )
+    ) as reader:
+        try:
+            output = reader.compare("docs/pipelines.md", __file__)
+        finally:
+            reader.kafkalite("pipeline", "stop", "flights-in")
     assert '{"carrier":"DL","flight":461,"delay":-25}' in output
     assert "flights-in runs in the background" in output
     assert re.search(r"-25 +DL", output), output

@@ -22,6 +22,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from integration.blocks import blocks_of
 from integration.conftest import ClusterFactory
 from integration.harness.clients import fresh_topic
 from integration.harness.records import Item
@@ -37,7 +38,6 @@ from kafkalite.pipelines.jobs.alert_rules import AlertRule
 from kafkalite.pipelines.jobs.metrics import Options, start
 from kafkalite.pipelines.pipeline import Pipeline, Trigger
 
-DOCS = Path(__file__).parents[2] / "docs" / "pipelines.md"
 WINDOW, LATE = 2.0, 1.0
 HELD = 200_000_000
 TIMEOUT = 300
@@ -143,8 +143,8 @@ def job(spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path) -> Jo
 
 def documented_command() -> list[str]:
     """The command of the sampler in docs/pipelines.md."""
-    section = DOCS.read_text().partition("### metrics\n")[2]
-    return shlex.split(section.partition("```sh\n")[2].partition("```")[0].replace("\\\n", ""))
+    [block] = (block for block in blocks_of("docs/pipelines.md", __file__) if block.kind == "sh")
+    return shlex.split(block.text.replace("\\\n", ""))
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import sys
 import types
 from collections import defaultdict
@@ -20,6 +19,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from integration.blocks import blocks_of
 from integration.harness.records import Item
 from integration.pipelines.conftest import Pipelines
 from integration.pipelines.reading import json_records
@@ -31,7 +31,6 @@ from kafkalite.pipelines.streams.state import deduplicated, latest, running
 from kafkalite.pipelines.streams.values import MALFORMED, from_csv, from_json, to_record
 from kafkalite.pipelines.streams.windows import windowed, windowed_averages, windowed_counts
 
-DOCS = Path(__file__).parents[2] / "docs" / "pipelines.md"
 Fields = dict[str, Any]
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SCHEMA = "at TIMESTAMP, sensor STRING, value INT"
@@ -149,13 +148,11 @@ def in_order(rows: Sequence[Fields]) -> list[Fields]:
 
 def test_the_job_of_the_docs(pipelines: Pipelines, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of docs/pipelines.md, over a topic in two runs."""
-    (code,) = re.findall(
-        r"^```python\n((?:(?!^```).)*windowed_averages.*?)^```$", DOCS.read_text(), re.DOTALL | re.MULTILINE
-    )
+    (block,) = blocks_of("docs/pipelines.md", __file__)
     module = types.ModuleType("docs.alarms")
     monkeypatch.setitem(sys.modules, "docs", types.ModuleType("docs"))
     monkeypatch.setitem(sys.modules, "docs.alarms", module)
-    exec(code, vars(module))
+    exec(block.text, vars(module))
     source, target = (new_topic(pipelines.cluster, name) for name in ("readings", "alarms"))
     batches = many(10, 4)
     options = f'[options]\nreadings = "{source}"\nalarms = "{target}"\nlimit = 9.5\n'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import socket
 import ssl
 import statistics
@@ -21,6 +20,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
+from integration.blocks import blocks_of
 from integration.conftest import ClusterFactory
 from integration.harness.java import KAFKA_3_9, run_tool
 from integration.harness.tree import Tree
@@ -475,19 +475,9 @@ def test_a_wrong_password_ends_the_start_with_one_line(make_cluster: ClusterFact
     assert "a-guess" not in lines[0]
 
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "security.md"
-
-
-def blocks(title: str, language: str) -> list[str]:
-    """The blocks of code of a section of the document."""
-    section = DOCUMENT.read_text().partition(f"### {title}\n")[2].partition("\n### ")[0]
-    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
-
-
 @pytest.mark.full
 def test_the_steps_of_the_document_lead_to_a_tls_listener(make_cluster: ClusterFactory, tmp_path: Path) -> None:
-    certificates, client = blocks("From nothing to a TLS listener", "sh")
-    (settings,) = blocks("From nothing to a TLS listener", "properties")
+    certificates, settings, client = (block.text for block in blocks_of("docs/security.md", __file__))
     directory = tmp_path / "stores"
     directory.mkdir()
 

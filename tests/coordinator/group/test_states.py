@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import pytest
 
+from integration.blocks import blocks_of
 from kafkalite.coordinator.group.states import (
     TRANSITIONS,
     GroupState,
@@ -55,5 +55,5 @@ def test_the_names_are_kafkas() -> None:
 def test_the_diagram_has_every_transition_and_stands_in_the_documentation() -> None:
     drawn = diagram()
     assert drawn.count("-->") == sum(map(len, TRANSITIONS.values())) + 2
-    documentation = Path(__file__).parents[3] / "docs/groups.md"
-    assert f"```mermaid\n{drawn}\n```" in documentation.read_text()
+    [shown] = blocks_of("docs/groups.md", __file__)
+    assert shown.text == f"{drawn}\n"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 
+from integration.blocks import blocks_of
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.transaction import transitions
@@ -85,8 +85,8 @@ def test_only_legal_transitions_are_made(old: S, new: S) -> None:
 
 
 def test_the_documentation_contains_the_diagram() -> None:
-    document = Path(__file__).parents[3] / "docs" / "transactions.md"
-    assert f"```mermaid\n{mermaid()}```\n" in document.read_text("utf-8")
+    [shown] = blocks_of("docs/transactions.md", __file__)
+    assert shown.text == mermaid()
 
 
 def test_the_diagram_has_every_state_and_transition() -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
+from integration.blocks import blocks_of
 from kafkalite.pipelines.jobs import commit_log, examples, suggestions
 from kafkalite.pipelines.options import parse_table
 from kafkalite.pipelines.pipeline import Pipeline, parse
 
-DOCS = Path(__file__).parents[3] / "docs" / "pipelines.md"
 OPTIONS = {"commit-log": commit_log.Options, "suggestions": suggestions.Options}
 
 
 def shown() -> list[Pipeline]:
     """The pipelines of the docs and of the examples that have one of these jobs."""
-    blocks = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    texts = [(block, DOCS.name) for block in blocks] + [(file.read_text(), file.name) for file in examples()]
+    texts = [(block.text, "pipelines.md") for block in blocks_of("docs/pipelines.md", __file__)]
+    texts += [(file.read_text(), file.name) for file in examples()]
     return [
         parse(text, name, {}) for text, name in texts if any(f'\njob = "{job}"\n' in f"\n{text}" for job in OPTIONS)
     ]

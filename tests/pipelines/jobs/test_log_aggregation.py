@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from integration.blocks import blocks_of
 from kafkalite.pipelines import jobs
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.jobs.log_aggregation import LogLineRecords, LogRecord, Options, iso, joined
@@ -20,7 +21,6 @@ from kafkalite.pipelines.options import parse_table
 from kafkalite.pipelines.runner import load_job, read_pipeline
 
 EXAMPLES = Path(jobs.__file__).parents[1] / "examples"
-DOCS = Path(__file__).parents[3] / "docs" / "pipelines.md"
 
 Line = tuple[bytes, str, int]
 FILES = {"files": "*.log"}
@@ -135,7 +135,6 @@ def test_the_example() -> None:
 
 
 def test_the_docs() -> None:
-    section = DOCS.read_text().partition("\n### log-aggregation\n")[2]
-    block = section.partition("```toml\n")[2].partition("```")[0]
-    options = parse_table(Options, tomllib.loads(block)["options"], "docs")
+    (block,) = blocks_of("docs/pipelines.md", __file__)
+    options = parse_table(Options, tomllib.loads(block.text)["options"], "docs")
     assert options == load_job(read_pipeline(EXAMPLES / "log-aggregation.toml")).options

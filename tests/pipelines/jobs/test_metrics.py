@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from integration.blocks import blocks_of
 from kafkalite.pipelines import jobs
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.jobs.alert_rules import AlertRule
@@ -17,7 +18,6 @@ from kafkalite.pipelines.options import parse_table
 from kafkalite.pipelines.runner import load_job, read_pipeline
 
 EXAMPLES = Path(jobs.__file__).parents[1] / "examples"
-DOCS = Path(__file__).parents[3] / "docs" / "pipelines.md"
 
 RULE = {"name": "memory", "metric": "resident_bytes", "comparison": ">", "threshold": 5}
 
@@ -50,8 +50,7 @@ def test_the_example() -> None:
 
 
 def test_the_docs() -> None:
-    section = DOCS.read_text().partition("\n### metrics\n")[2]
-    block = section.partition("```toml\n")[2].partition("```")[0]
-    options = parse_table(Options, tomllib.loads(block)["options"], "docs")
+    (block,) = (block for block in blocks_of("docs/pipelines.md", __file__) if block.kind == "toml")
+    options = parse_table(Options, tomllib.loads(block.text)["options"], "docs")
     rule = AlertRule("memory", "resident_bytes", ">", 500_000_000, "30 seconds", "brokers-*")
     assert options == Options(rules=(rule,))

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from integration.blocks import blocks_of
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.jobs import activity, delays, examples
 from kafkalite.pipelines.options import parse_table
 
 JOBS = {"delays": delays.Options, "activity": activity.Options}
-DOCS = (Path(__file__).parents[3] / "docs" / "pipelines.md").read_text()
 
 
 @pytest.mark.parametrize("job", JOBS)
 def test_the_docs_and_the_example_say_the_defaults(job: str) -> None:
-    section = DOCS.partition(f"\n### {job}\n")[2].partition("\n### ")[0]
-    (block,) = re.findall(r"^```toml\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    (block,) = blocks_of("docs/pipelines.md", __file__, job)
     (example,) = (path.read_text() for path in examples() if path.name == f"{job}.toml")
     defaults = JOBS[job]() if job == "delays" else activity.Options(warehouse="warehouse")
-    for text in (block, example):
+    for text in (block.text, example):
         assert parse_table(JOBS[job], tomllib.loads(text)["options"], job) == defaults
     for key in re.findall(r"^# (\w+) =", example, re.MULTILINE):
         assert hasattr(defaults, key), "what stands in a comment can be said"

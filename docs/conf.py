@@ -18,7 +18,7 @@ project = "kafkalite"
 extensions: Final = ["myst_parser", "sphinx_copybutton"]
 source_suffix: Final = {".md": "markdown"}
 myst_heading_anchors = 4
-# Blocks of kinds that only this project knows ("walk"), or that need a script ("mermaid"), are shown as text.
+# Blocks of kinds that only this project knows ("walk", "floors", "log") and "mermaid", which needs a script, are text.
 suppress_warnings: Final = ["misc.highlighting_failure"]
 html_theme = "furo"
 html_title = "kafkalite"
@@ -29,8 +29,7 @@ html_copy_source = False
 html_show_copyright = False
 # Output has no button, because only commands and programs are typed again.
 copybutton_selector = ", ".join(
-    f"div.highlight-{language} pre"
-    for language in ("sh", "bash", "python", "ini", "toml", "properties", "json", "yaml")
+    f"div.highlight-{language} pre" for language in ("sh", "python", "ini", "toml", "properties", "json", "yaml")
 )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from itertools import islice
 
 import pytest
 from pyspark.errors import AnalysisException
 
+from integration.blocks import blocks_of
 from integration.conftest import SOAK
 from integration.pipelines.conftest import Pipelines
 from integration.pipelines.flights import DATA, closed, expected, flight_rows, in_time, latest, lines, send
@@ -34,6 +36,12 @@ def test_the_delays_of_a_year_are_right(pipelines: Pipelines, shared_cluster: Lo
     send(shared_cluster, topic, flights[half:])
     pipelines.run("delays", options, "delays")
     assert latest(shared_cluster, results) == expected(rows)
+
+
+def test_the_documented_record_is_the_result_of_its_day() -> None:
+    [block] = blocks_of("docs/pipelines.md", __file__)
+    shown = json.loads(block.text)
+    assert expected(flight_rows())[shown["window"]["start"], shown["origin"]] == shown
 
 
 @pytest.mark.full

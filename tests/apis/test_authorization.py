@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from integration.blocks import blocks_of
 from integration.security.acl_cases import CASES, REFUSALS, TRANSACTION, AclCase, build, error_codes, plain
 from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.permissions import PERMISSIONS
@@ -31,6 +32,7 @@ from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
 from kafkalite.security.acl_cache import AclCache
 from kafkalite.security.acl_snapshot import AclSnapshot
+from kafkalite.security.audit import audit
 from kafkalite.security.authorizer_interface import Authorizer
 from kafkalite.zk.znodes.transactions import TransactionState
 
@@ -298,6 +300,14 @@ def test_what_is_denied_is_logged_once_a_request_in_kafkas_words(caplog: pytest.
         "Principal = User:ANONYMOUS is Denied Operation = Describe from host = 10.0.0.7 on resource = Topic:LITERAL:t "
         "for request = Metadata with resourceRefCount = 1"
     ], "names that the client did not ask for are left out silently"
+
+
+def test_a_denial_is_logged_as_documented(caplog: pytest.LogCaptureFixture) -> None:
+    [block] = blocks_of("docs/security.md", __file__)
+    eve = KafkaPrincipal("User", "eve")
+    with caplog.at_level(logging.INFO, "kafkalite.authorizer"):
+        audit(False, eve, "10.0.0.7", AclOperation.READ, AclResourceType.TOPIC, "orders", "Fetch", 3)
+    assert [record.getMessage() for record in caplog.records] == block.text.splitlines()
 
 
 def test_what_is_allowed_is_logged_for_debugging(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from integration.blocks import blocks_of
 from kafkalite.pipelines.feeders.metrics import ProcessSampler, Sample, Watched, build_parser
 
 
@@ -22,6 +23,12 @@ def test_a_sample_is_json_with_its_time() -> None:
         "counters": {"c": 1},
         "gauges": {"g": 2.5},
     }
+
+
+def test_a_sample_is_the_documented_one() -> None:
+    [block] = blocks_of("docs/pipelines.md", __file__)
+    sample = Sample("a", "web", "sites", {"cpu_seconds": 12.5}, {"up": 1, "resident_bytes": 51_200_000})
+    assert json.loads(sample.value(1_772_366_400.25)) == json.loads(block.text)
 
 
 def test_a_process_that_lives() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from integration.blocks import blocks_of
 from kafkalite.pipelines.feeders.tracker import BadEventError, TrackerTopics, check_event
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -31,6 +32,15 @@ def test_events(event: dict[str, Any]) -> None:
     found = check_event(json.dumps(event).encode(), NOW)
     assert (found.kind, found.visitor) == (event["kind"], "v1")
     assert json.loads(found.value) == event
+
+
+def test_the_documented_events_are_accepted() -> None:
+    [block] = blocks_of("docs/pipelines.md", __file__)
+    events = block.text.splitlines()
+    later = datetime(2026, 3, 1, 12, 1, tzinfo=UTC)
+    found = [check_event(event.encode(), later) for event in events]
+    assert {event.kind for event in found} == {"page_view", "click", "search"}
+    assert [json.loads(event.value) for event in found] == [json.loads(event) for event in events]
 
 
 # trap: kafkalite/pipelines/feeders/tracker.py: One visitor's clock that is ahead would end the session of every

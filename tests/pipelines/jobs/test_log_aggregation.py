@@ -135,6 +135,10 @@ def test_the_example() -> None:
 
 
 def test_the_docs() -> None:
-    (block,) = blocks_of("docs/pipelines.md", __file__)
-    options = parse_table(Options, tomllib.loads(block.text)["options"], "docs")
+    (table, record) = blocks_of("docs/pipelines.md", __file__)
+    options = parse_table(Options, tomllib.loads(table.text)["options"], "docs")
     assert options == load_job(read_pipeline(EXAMPLES / "log-aggregation.toml")).options
+    path = "/var/log/hosts/web-1/orders.log"
+    first = b"[2026-03-01 12:00:00,123] ERROR no stock (shop.Orders)"
+    [(_, value)] = made(options, (first, path, 10240), ("\tat …".encode(), path, 10240 + len(first) + 1))
+    assert value == json.loads(record.text)

@@ -5,6 +5,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Every broker that a test starts would otherwise compile the package again, which takes half of its start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo check test test-all lint docs bench soak install java jdk peers clean
 
 $(STAMP): pyproject.toml
@@ -55,9 +58,10 @@ test: install jdk peers
 test-all: install jdk peers
 	$(PYTEST) -m "not short"
 
-# Kafka's own programs, from Maven Central, before a test has to wait for them.
+# Kafka's own programs, from Maven Central, and the archive of Spark's classes, before a test has to wait for them.
 peers: $(STAMP)
 	$(BIN)/python -m integration.harness.peers
+	$(BIN)/python -m integration.harness.spark_archive
 
 soak: install jdk peers
 	KAFKALITE_SOAK=1 $(BIN)/python -m pytest -s -m soak -o timeout=0 integration tests

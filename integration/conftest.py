@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.harness import schedule, shared
+from integration.harness import schedule, shared, spark_archive
 from integration.harness.durations import Durations
 from integration.harness.java import kafka_launcher
 from integration.harness.schedule import GroupScheduling
@@ -63,8 +63,12 @@ TEST_OVERRIDES = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make SIGTERM (by a time limit, for example) end the tests like Ctrl-C, so that no broker is left behind."""
+    """Make SIGTERM (by a time limit, for example) end the tests like Ctrl-C, so that no broker is left behind.
+
+    Drivers of Spark start fast.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.environ[spark_archive.SUBMIT_OPTIONS] = spark_archive.submit_options()
     if schedule.WORKER:
         config.pluginmanager.register(schedule.Turns(run_folder(config)))
     else:

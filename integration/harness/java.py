@@ -68,7 +68,7 @@ def run_tool(
     """
     data = stdin.encode() if isinstance(stdin, str) else stdin
     shared = [*flags, f"-Dlog4j.configuration=file:{log4j('WARN')}", "-cp", classpath(peer), main, *arguments]
-    archive = ClassArchive(libs(peer).parent, java())
+    archive = ClassArchive(libs(peer).parent, java(), "tools")
     try:
         with archive.flags(may_write=main.endswith(ADMINISTRATION)) as archived:
             command = [java(), heap, *TOOL_FLAGS[1:], *archived, *shared]

@@ -18,7 +18,7 @@ TOO_BUSY = "Python worker failed to connect back"
 
 
 def start_session(master: str, settings: Mapping[str, str]) -> SparkSession:
-    """A session without a web page, whose JVM starts fast; ``settings`` are added."""
+    """A session without a web page; ``settings`` are added."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master)
@@ -26,7 +26,6 @@ def start_session(master: str, settings: Mapping[str, str]) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         **settings,
     }.items():
         builder = builder.config(name, value)

@@ -25,7 +25,6 @@ from kafkalite.pipelines.state import all_pipelines
 
 KILLS = 6 if SOAK else 1
 SMALL = '[spark]\nmaster = "local[2]"\n"spark.driver.memory" = "512m"\n'
-SMALL += '"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"\n'
 TIMEOUT = 300
 """Seconds that a busy machine may need for work of a few seconds."""
 

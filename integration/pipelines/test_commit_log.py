@@ -103,7 +103,6 @@ trigger = {{ interval = "500 milliseconds" }}
 [spark]
 master = "local[2]"
 "spark.driver.memory" = "600m"
-"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 [options]
 topic = "{self.topic}"
 table = "fleet"

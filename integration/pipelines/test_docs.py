@@ -24,8 +24,6 @@ def test_five_minutes(tmp_path: Path) -> None:
         tmp_path,
         patience=1000,
         KAFKALITE_STATE=str(tmp_path / "state"),
-        # The simple compiler and collector, because they start a short query fastest.
-        SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     ) as reader:
         try:
             output = reader.compare("docs/pipelines.md", __file__)

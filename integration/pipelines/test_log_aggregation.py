@@ -54,7 +54,6 @@ class Pipeline:
             [spark]
             master = "local[2]"
             "spark.driver.memory" = "512m"
-            "spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
             [options]
             files = {json.dumps(patterns)}
             origin = '/(?P<host>[^/]+)/(?P<process>\\w+)\\.log[^/]*$'

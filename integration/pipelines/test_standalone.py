@@ -30,7 +30,6 @@ job = "delays"
 master = "local[2]"
 "spark.sql.shuffle.partitions" = 2
 "spark.driver.memory" = "512m"
-"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 "spark.executor.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 "spark.executor.memory" = "512m"
 

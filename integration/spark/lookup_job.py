@@ -24,7 +24,6 @@ def main() -> None:
         "spark.driver.memory": "512m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }.items():
         builder = builder.config(name, value)
     registered = builder.getOrCreate()

@@ -148,8 +148,8 @@ class KafkaliteCluster(ClientProperties):
         Clients can still reach it.
         """
         assert self._wires is not None
-        everybody: tuple[FaultTarget, ...] = (*(each for each in self.broker_ids if each != broker_id), ZOOKEEPER)
-        for other in others or everybody:
+        all_others: tuple[FaultTarget, ...] = (*(each for each in self.broker_ids if each != broker_id), ZOOKEEPER)
+        for other in others or all_others:
             self._wires.cut(broker_id, other)
 
     def heal(self) -> None:

@@ -38,7 +38,7 @@ EVERY_ACL = AclBindingFilter(
 )
 
 
-class House(Authorizer):
+class FriendAuthorizer(Authorizer):
     """An authorizer of the user's own."""
 
     def __init__(self, configs: Mapping[str, str]) -> None:
@@ -71,7 +71,7 @@ class Stranger:
 def rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """The module ``house_rules``, which the broker can import."""
     module = ModuleType("house_rules")
-    vars(module).update(House=House, Stranger=Stranger)
+    vars(module).update(FriendAuthorizer=FriendAuthorizer, Stranger=Stranger)
     monkeypatch.setitem(sys.modules, "house_rules", module)
 
 
@@ -109,7 +109,7 @@ def test_everyone_may_use_what_has_no_acl_where_that_is_configured() -> None:
 
 @pytest.mark.usefixtures("rules")
 def test_one_in_python_gets_the_configuration() -> None:
-    authorizer = made(MemoryZooKeeper(), authorizer_class_name="house_rules:House", house_friend="alice")
+    authorizer = made(MemoryZooKeeper(), authorizer_class_name="house_rules:FriendAuthorizer", house_friend="alice")
     assert may(authorizer, ALICE) and not may(authorizer, ADMIN)
     assert authorizer is not None and authorizer.snapshot is None
     with pytest.raises(ApiError) as caught:
@@ -123,7 +123,7 @@ def test_one_in_python_gets_the_configuration() -> None:
     [
         ("house_rules:Nobody", "AttributeError"),
         ("no_such_house:Rules", "ModuleNotFoundError"),
-        ("house_rules:House", "KeyError"),
+        ("house_rules:FriendAuthorizer", "KeyError"),
         ("house_rules:Stranger", "is no authorizer"),
     ],
 )

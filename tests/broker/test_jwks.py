@@ -11,7 +11,7 @@ from kafkalite.testing.clock import ManualClock
 from tests.network.fakes import ManualExecutor
 
 
-class World:
+class RefresherFixture:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.executor = ManualExecutor()
@@ -42,41 +42,41 @@ class World:
 
 
 def test_keys_are_fetched_from_time_to_time() -> None:
-    world = World()
-    world.work(b"one")
-    world.clock.advance(59)
-    assert not world.executor.work
-    world.clock.advance(1)
-    world.work(b"two")
-    assert world.loaded == [b"one", b"two"]
+    fixture = RefresherFixture()
+    fixture.work(b"one")
+    fixture.clock.advance(59)
+    assert not fixture.executor.work
+    fixture.clock.advance(1)
+    fixture.work(b"two")
+    assert fixture.loaded == [b"one", b"two"]
 
 
 def test_after_a_failure_the_fetch_is_repeated_ever_later(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+    fixture = RefresherFixture()
     for pause in (1, 2, 4, 8, 10, 10):
-        world.work(OSError("refused"))
-        world.clock.advance(pause - 0.5)
-        assert not world.executor.work
-        world.clock.advance(0.5)
-    world.work(b"one")
-    assert world.loaded == [b"one"]
+        fixture.work(OSError("refused"))
+        fixture.clock.advance(pause - 0.5)
+        assert not fixture.executor.work
+        fixture.clock.advance(0.5)
+    fixture.work(b"one")
+    assert fixture.loaded == [b"one"]
     assert "the JWKS of idp could not be read" in caplog.text
     assert "planted" not in caplog.text
 
 
 def test_unknown_keys_cause_a_fetch_every_ten_seconds_at_most() -> None:
-    world = World()
-    world.refresher.expedite()
-    world.work(b"one")
-    world.clock.advance(9.9)
-    world.refresher.expedite()
-    assert not world.executor.work
-    world.clock.advance(0.1)
-    world.refresher.expedite()
-    world.refresher.expedite()
-    world.work(b"two")
-    assert not world.executor.work
-    assert world.loaded == [b"one", b"two"]
+    fixture = RefresherFixture()
+    fixture.refresher.expedite()
+    fixture.work(b"one")
+    fixture.clock.advance(9.9)
+    fixture.refresher.expedite()
+    assert not fixture.executor.work
+    fixture.clock.advance(0.1)
+    fixture.refresher.expedite()
+    fixture.refresher.expedite()
+    fixture.work(b"two")
+    assert not fixture.executor.work
+    assert fixture.loaded == [b"one", b"two"]
 
 
 def test_a_file_is_read_and_other_schemes_are_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.security.test_oauth_login import jwt
 CREDENTIALS = ClientCredentials("https://user:planted@idp/token?key=planted", "broker", "planted")
 
 
-class World:
+class LoginFixture:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.executor = ManualExecutor()
@@ -51,53 +51,53 @@ class World:
 
 
 def test_the_start_waits_for_the_first_token() -> None:
-    world = World()
+    fixture = LoginFixture()
     with pytest.raises(SaslError, match="token endpoint at idp has given no token yet"):
-        assert world.shown
-    world.work(OSError("refused"))
-    assert not world.started.called
-    world.clock.advance(0.1)
-    token = world.token(100)
-    world.work(token)
-    assert world.started.called
-    assert world.shown == f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+        assert fixture.shown
+    fixture.work(OSError("refused"))
+    assert not fixture.started.called
+    fixture.clock.advance(0.1)
+    token = fixture.token(100)
+    fixture.work(token)
+    assert fixture.started.called
+    assert fixture.shown == f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
 
 @pytest.mark.parametrize("error", [OSError("refused"), ValueError("no JSON")])
 def test_without_a_token_the_start_fails_after_the_time_for_it(error: Exception) -> None:
-    world = World()
+    fixture = LoginFixture()
     attempts = 0
-    while not world.started.called:
-        world.work(error)
+    while not fixture.started.called:
+        fixture.work(error)
         attempts += 1
-        world.clock.advance(0.1 * 2 ** (attempts - 1))
+        fixture.clock.advance(0.1 * 2 ** (attempts - 1))
     assert attempts == 8
-    assert isinstance(world.started.result, StartupError)
-    assert "the token endpoint at idp gives no token" in str(world.started.result)
-    assert "planted" not in str(world.started.result)
+    assert isinstance(fixture.started.result, StartupError)
+    assert "the token endpoint at idp gives no token" in str(fixture.started.result)
+    assert "planted" not in str(fixture.started.result)
 
 
 def test_a_refusal_ends_the_start_at_once() -> None:
-    world = World()
-    world.work(RefusedTokenError("the token endpoint answers 401 Unauthorized"))
-    assert str(world.started.result).endswith(": the token endpoint answers 401 Unauthorized")
+    fixture = LoginFixture()
+    fixture.work(RefusedTokenError("the token endpoint answers 401 Unauthorized"))
+    assert str(fixture.started.result).endswith(": the token endpoint answers 401 Unauthorized")
 
 
 def test_a_token_is_replaced_before_it_ends_and_kept_while_that_fails(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    first = world.token(100)
-    world.work(first)
-    world.clock.advance(79)
-    assert not world.executor.work
-    world.clock.advance(1.1)
-    world.work(RefusedTokenError("the token endpoint answers 403 Forbidden"))
+    fixture = LoginFixture()
+    first = fixture.token(100)
+    fixture.work(first)
+    fixture.clock.advance(79)
+    assert not fixture.executor.work
+    fixture.clock.advance(1.1)
+    fixture.work(RefusedTokenError("the token endpoint answers 403 Forbidden"))
     assert "the old one is used until it ends" in caplog.text
     assert "planted" not in caplog.text
-    assert first.encode() in world.shown
-    world.clock.advance(10)
-    second = world.token(100, "again")
-    world.work(second)
-    assert second.encode() in world.shown
-    world.login.close()
-    world.clock.advance(1000)
-    assert not world.executor.work
+    assert first.encode() in fixture.shown
+    fixture.clock.advance(10)
+    second = fixture.token(100, "again")
+    fixture.work(second)
+    assert second.encode() in fixture.shown
+    fixture.login.close()
+    fixture.clock.advance(1000)
+    assert not fixture.executor.work

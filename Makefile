@@ -41,9 +41,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config setup.cfg --no-logo
 
-# Two workers, each with what belongs together (integration/harness/schedule.py); the closing summary is one for all.
+# Three workers for two processors, because tests mostly wait. Each has what belongs together
+# (integration/harness/schedule.py); the closing summary is one for all.
 # Lint, types and contracts are tests of the suite (integration/test_lint.py).
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=25 --junitxml=build/tests/junit.xml
 
 # Lint, types, contracts, unit tests and simulated histories.

@@ -15,7 +15,7 @@ import pytest
 
 from kafkalite.cli.flights import PARTITIONS, flights
 
-pytestmark = [pytest.mark.kafkalite_only, pytest.mark.full]
+pytestmark = pytest.mark.kafkalite_only
 RECORDS = 10_000
 SHOWN = re.compile(r"watch it live at (\S+)")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -154,7 +155,10 @@ def spark_home() -> Path:
     if not (home / "pyspark").is_dir():
         partial = home.with_name(f"{home.name}.{os.getpid()}")
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(partial), SPARK], check=True)
-        partial.rename(home)
+        try:
+            partial.rename(home)
+        except OSError:
+            shutil.rmtree(partial)  # another process has made the folder
     return home
 
 

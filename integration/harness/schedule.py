@@ -1,9 +1,9 @@
 """The schedule of the tests: which tests share a worker, which start first, which run alone.
 
-``make test`` runs two workers of pytest-xdist. Tests of one group run on one worker, one after the other, because they
-share a fixture that starts slowly: a Spark session, a Docker daemon, a cluster of their file. Long groups start first,
-so that both workers have work to the end. A test that measures (``@pytest.mark.alone``) runs while the other worker
-waits.
+``make test`` runs three workers of pytest-xdist. Tests of one group run on one worker, one after the other, because
+they share a fixture that starts slowly: a Spark session, a Docker daemon, a cluster of their file. Long groups start
+first, so that all workers have work to the end. While a test that measures (``@pytest.mark.alone``) runs, the other
+workers wait.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Turns:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Run the test in its turn. The wait does not count for the test's time limit, because this hook wraps it."""
         alone = item.get_closest_marker(ALONE) is not None
-        # A waiting ``alone`` test holds the gate, because the other worker's next test would otherwise overtake it.
+        # A waiting ``alone`` test holds the gate, because another worker's next test would otherwise overtake it.
         fcntl.flock(self._gate, fcntl.LOCK_EX)
         fcntl.flock(self._machine, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(self._gate, fcntl.LOCK_UN)

@@ -33,6 +33,7 @@ from integration.security.secured_broker import OAUTH_MODULE, UNSECURED
 from integration.security.stores import Stores, run
 from kafkalite.common.errors import ErrorCode
 from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.state import OVERRIDES_FILE
 from kafkalite.network.blocking_client import BlockingConnection
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.security.sasl_client import ScramSaslClient
@@ -312,8 +313,9 @@ def use_wrong_settings(planted: PlantedFixture) -> None:
 
 def test_no_log_and_no_message_has_a_secret(planted: PlantedFixture) -> None:
     said = {name: text.encode() for name, text in planted.said.items()} | {"answers": bytes(planted.heard)}
+    configuration = ("server.properties", OVERRIDES_FILE)
     for path in planted.cluster.directory.rglob("*"):
-        if path.is_file() and path.name != "server.properties" and "version-2" not in path.parts:
+        if path.is_file() and path.name not in configuration and "version-2" not in path.parts:
             said[str(path.relative_to(planted.cluster.directory))] = path.read_bytes()
     assert "DEBUG" in planted.cluster.log_file(1).read_text()
     assert {"broker-1/broker.log", "zookeeper/zookeeper.log"} <= said.keys()

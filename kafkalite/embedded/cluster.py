@@ -3,9 +3,9 @@
 Answers to: ``kafka.testkit.KafkaClusterTestKit`` and the quick start's five terminals. Plain processes, no reactor.
 
 All files of a cluster are in its directory, so that another process (``kafkalite cluster stop``, a test)
-finds it: ``cluster.json`` with pids and ports, ``zookeeper/``, and ``broker-N/`` with ``server.properties``,
-``broker.log`` and ``data/``. A cluster started again on its directory keeps ports and data; a
-``running`` one starts its brokers with the overrides of ``cluster.json``.
+finds it: ``cluster.json`` with pids and ports, ``overrides.json``, ``zookeeper/``, and ``broker-N/`` with
+``server.properties``, ``broker.log`` and ``data/``. A cluster started again on its directory keeps ports and data; a
+``running`` one starts its brokers with the overrides of ``overrides.json``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from kafkalite.embedded.state import (
     read_brokers,
     read_overrides,
     read_state,
+    write_overrides,
     write_state,
     zookeeper_port,
 )
@@ -324,7 +325,8 @@ class LocalCluster:
                 for i in self.broker_ids
             ]
             logins = None if self.security is None else self.security.logins()
-            write_state(self.directory, self.zookeeper, brokers, logins, self.overrides)
+            write_state(self.directory, self.zookeeper, brokers, logins)
+            write_overrides(self.directory, self.overrides)
 
     # Inside
 

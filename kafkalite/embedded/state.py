@@ -1,4 +1,4 @@
-"""``DIR/cluster.json``: the record of a local cluster, by which other processes find and stop it.
+"""``DIR/cluster.json``: the record of a local cluster, by which other processes find and stop it; and its overrides.
 
 Answers to: nothing in Kafka, where the operator keeps track. Plain files and processes, no reactor.
 """
@@ -16,6 +16,7 @@ from kafkalite.embedded.processes import ServerProcess
 from kafkalite.embedded.whole_files import write_private, write_whole
 
 STATE_FILE = "cluster.json"
+OVERRIDES_FILE = "overrides.json"
 ZOOKEEPER_PID_FILE = "zookeeper.pid"
 ZOOKEEPER_MARK = "QuorumPeerMain"
 DASHBOARD_PID_FILE = "dashboard.pid"
@@ -42,12 +43,10 @@ def write_state(
     zookeeper: str,
     brokers: Sequence[BrokerAddress],
     logins: Mapping[str, Mapping[str, str]] | None = None,
-    overrides: Mapping[str, str] | None = None,
 ) -> None:
     """Write ``cluster.json``, whole or not at all.
 
-    ``logins``: the client properties of each user of a secured cluster. ``overrides``: properties of all brokers. The
-    file has mode 0600 with either of them, because of the passwords.
+    ``logins``: the client properties of each user of a secured cluster; with their passwords the file has mode 0600.
     """
     bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
     state: dict[str, object] = {
@@ -57,9 +56,7 @@ def write_state(
     }
     if logins is not None:
         state |= {user: {"bootstrap.servers": bootstrap, **properties} for user, properties in logins.items()}
-    if overrides:
-        state["overrides"] = dict(overrides)
-    write = write_private if logins is not None or overrides else write_whole
+    write = write_whole if logins is None else write_private
     write(directory / STATE_FILE, json.dumps(state, indent=2) + "\n")
 
 
@@ -80,10 +77,17 @@ def read_brokers(directory: Path) -> list[BrokerAddress]:
     return [BrokerAddress(**{name: broker[name] for name in broker.keys() & known}) for broker in brokers]
 
 
+def write_overrides(directory: Path, overrides: Mapping[str, str]) -> None:
+    """Keep the properties of all brokers for later starts, in a file of their own, because any may be a password."""
+    write_private(directory / OVERRIDES_FILE, json.dumps(dict(overrides), indent=2) + "\n")
+
+
 def read_overrides(directory: Path) -> dict[str, str]:
-    """The properties of all brokers in ``cluster.json``; none without such a file."""
-    state = read_state(directory)
-    overrides: dict[str, str] = state.get("overrides", {}) if state else {}
+    """The properties of all brokers that an earlier start has kept."""
+    try:
+        overrides: dict[str, str] = json.loads((directory / OVERRIDES_FILE).read_text())
+    except FileNotFoundError:
+        return {}
     return overrides
 
 

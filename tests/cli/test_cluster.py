@@ -12,7 +12,7 @@ from kafkalite.cli.cluster_faults import FAULTS
 from kafkalite.cli.main import main
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.security import ClusterSecurity
-from kafkalite.embedded.state import BrokerAddress, write_state
+from kafkalite.embedded.state import BrokerAddress, write_overrides, write_state
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_secured_cluster_stays_secured(
 
 
 def test_a_later_start_keeps_the_overrides(tmp_path: Path, started: list[LocalCluster]) -> None:
-    """As ``cluster.json`` has them: the last value of each key that was given."""
+    """The last value of each key that was given."""
     for flags, expected in (
         (("--override", "a=1", "--override", "b=2"), {"a": "1", "b": "2"}),
         ((), {"a": "1", "b": "2"}),
@@ -54,7 +54,8 @@ def test_a_later_start_keeps_the_overrides(tmp_path: Path, started: list[LocalCl
     ):
         assert start(tmp_path, *flags) == 0
         assert started[-1].overrides == expected
-        write_state(tmp_path, "localhost:2", [], overrides=started[-1].overrides)
+        write_state(tmp_path, "localhost:2", [])
+        write_overrides(tmp_path, started[-1].overrides)
     assert LocalCluster.running(tmp_path).overrides == expected
 
 

@@ -17,6 +17,7 @@ from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.probe import ClusterView, _view, ask
 from kafkalite.embedded.processes import ServerProcess
 from kafkalite.embedded.state import (
+    OVERRIDES_FILE,
     BrokerAddress,
     broker_process,
     read_brokers,
@@ -51,7 +52,8 @@ def test_overrides_are_the_owners_alone(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, 0, zookeeper="z:2181", overrides={"ssl.key.password": "planted"})
     cluster.write_state()
     assert read_overrides(tmp_path) == {"ssl.key.password": "planted"}
-    assert (tmp_path / "cluster.json").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / OVERRIDES_FILE).stat().st_mode & 0o777 == 0o600
+    assert "planted" not in (tmp_path / "cluster.json").read_text()
 
 
 @pytest.mark.parametrize("others", [{}, {"rack": "a"}], ids=["an earlier version", "a later version"])

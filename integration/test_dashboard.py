@@ -318,6 +318,7 @@ def carry_out(page: webdriver.Chrome, line: str) -> str:
     return text(page, "action-outcome")
 
 
+@pytest.mark.full
 def test_topics_offsets_and_brokers_are_changed_by_the_command_lines_that_the_page_shows(
     cluster: LocalCluster, forms: webdriver.Chrome
 ) -> None:

@@ -71,6 +71,7 @@ def settle(cluster: LocalCluster, producer: LoadProducer, *expected: str, spread
     assert not unexpected, "\n".join(unexpected[:20])
 
 
+@pytest.mark.full
 def test_brokers_recover_from_a_full_disk(make_cluster: ClusterFactory) -> None:
     """A leader answers KAFKA_STORAGE_ERROR and a follower falls behind until the disk has space again."""
     cluster = make_cluster(3, {"log.segment.bytes": "1048576", "replica.lag.time.max.ms": "3000"}, start=False)

@@ -18,8 +18,8 @@ QUICK = {
     "last-value-is-dropped",
 }
 """Bugs of several rooms that a few histories find."""
-DAILY = {"leader-alone-acknowledges", "controller-claims-no-epoch", "last-value-is-dropped"}
-"""Those of them that ``make test`` hunts."""
+DAILY = "leader-alone-acknowledges"
+"""The one of them that ``make test`` hunts."""
 WITHIN = 20
 """Number of histories for each of these."""
 MOST = 500
@@ -30,7 +30,7 @@ MISSED = 0.1
 
 @pytest.mark.parametrize(
     "bug",
-    [bug if bug.name in DAILY else pytest.param(bug, marks=pytest.mark.full) for bug in TABLE if bug.name in QUICK],
+    [bug if bug.name == DAILY else pytest.param(bug, marks=pytest.mark.full) for bug in TABLE if bug.name in QUICK],
     ids=lambda bug: bug.name,
 )
 def test_a_planted_bug_is_found_soon(bug: PlantedBug) -> None:

@@ -187,6 +187,7 @@ def tree(shared_cluster: LocalCluster) -> Iterator[Tree]:
         yield tree
 
 
+@pytest.mark.full
 def test_javas_and_kafkalites_consumers_share_a_group(shared_cluster: LocalCluster, tree: Tree, tmp_path: Path) -> None:
     """Two consumers of 0.10.2.2 and one of kafkalite; a Java one dies, a kafkalite one joins, a kafkalite one dies.
 

@@ -234,6 +234,7 @@ def test_every_expression_returns_data_and_a_slow_group_is_reported(
     consumer.close()
 
 
+@pytest.mark.full
 def test_a_lost_isr_member_and_a_killed_broker_are_reported(cluster: LocalCluster, prometheus: Prometheus) -> None:
     topic = "payments"
     Confluent().create_topic(cluster.bootstrap, topic, 6, 3, {"min.insync.replicas": "3"})

@@ -232,7 +232,7 @@ def read_csv(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("kind", "more", "read"),
     [
-        ("parquet", 'partition_by = "carrier"', read_parquet),
+        pytest.param("parquet", 'partition_by = "carrier"', read_parquet, marks=pytest.mark.full),
         ("json", 'writer = { ignoreNullFields = "false" }', read_json),
         ("csv", 'writer = { header = "true" }', read_csv),
     ],

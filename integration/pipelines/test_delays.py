@@ -23,6 +23,7 @@ EVERY = 1 if SOAK else 40
 """One flight of this number is sent, of all months, in the order of the file."""
 
 
+@pytest.mark.full
 def test_the_delays_of_a_year_are_right(pipelines: Pipelines, shared_cluster: LocalCluster) -> None:
     """The second of two runs continues the windows of the first."""
     rows = flight_rows()[::EVERY]

@@ -271,6 +271,7 @@ def test_the_brokers_certificate_is_replaced(running: RunningClients, pairs: lis
     running.end(late)
 
 
+@pytest.mark.full
 def test_sessions_and_tokens_end(running: RunningClients, pairs: list[RunningPair]) -> None:
     begin = running.begun
     tokens = [pair for pair in pairs if pair.login.token is not None]
@@ -286,6 +287,7 @@ def test_sessions_and_tokens_end(running: RunningClients, pairs: list[RunningPai
     unharmed(pairs)
 
 
+@pytest.mark.full
 def test_a_password_is_changed(running: RunningClients, pairs: list[RunningPair]) -> None:
     """Who is logged in stays so until the session ends; the new password is good for the next login."""
     long = [running.open(library, SHA_512, "changed") for library in LIBRARIES]

@@ -315,6 +315,7 @@ def test_another_user_or_mechanism_cannot_take_over_a_connection(secured: SaslCl
         authenticate(connection, plain("alice", PASSWORD))
 
 
+@pytest.mark.full
 def test_librdkafka_and_java_stay_logged_in_while_their_sessions_end(
     secured: SaslCluster, topic: str, tmp_path: Path
 ) -> None:

@@ -141,6 +141,7 @@ def client_properties(path: Path, settings: Mapping[str, str]) -> Path:
     return path
 
 
+@pytest.mark.full
 def test_stores_of_every_kind_serve_librdkafka_and_java(make_cluster: ClusterFactory, stores: Stores) -> None:
     for kind in ("PKCS12", "JKS"):
         stores.java_store("broker", kind)

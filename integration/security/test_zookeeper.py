@@ -278,6 +278,7 @@ def test_a_broker_of_another_identity_says_so(protected: LocalCluster, tmp_path:
         cluster.close()
 
 
+@pytest.mark.full
 def test_a_running_cluster_is_secured_and_opened_again(
     make_cluster: ClusterFactory, zookeeper: EmbeddedZooKeeper
 ) -> None:

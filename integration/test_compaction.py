@@ -296,7 +296,6 @@ def test_a_million_updates_end_with_one_value_for_each_key(make_cluster: Cluster
     check_compaction(cluster, 1_000_000, lambda _topic, _updates: None)
 
 
-@pytest.mark.full
 @pytest.mark.kafkalite_only
 def test_kafka_takes_a_compacted_log_over_and_gives_it_back(tmp_path: Path) -> None:
     """Real Kafka loads a log that kafkalite has compacted, reads the same records and compacts it; and vice versa."""

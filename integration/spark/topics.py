@@ -47,6 +47,9 @@ def produce(
     if transaction:
         settings["transactional.id"] = f"{topic}-{transaction}-{len(items)}"
     producer = Producer(settings)
+    # Look the topic up first, because records wait apart until the client knows its partitions, and those that arrive
+    # during `flush` are sent at once, each in a batch of its own.
+    producer.list_topics(topic, timeout=60)
     if transaction:
         producer.init_transactions(60)
         producer.begin_transaction()

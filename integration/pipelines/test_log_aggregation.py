@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -195,7 +195,7 @@ def test_every_line_is_in_the_topic_once(
     wait_for(lambda: len(indexing.read()) >= len(read), "the other group", TIMEOUT)
     assert indexing.records == watching.records
     rows = archived(pipeline)
-    assert sorted(map(identity, rows)) == sorted(map(identity, read))
+    assert_archived_once(rows, read, [*ledgers(pipeline.folder), *brokers])
     assert_archived_by_time(rows)
     for group in (watching, indexing):
         group.close()
@@ -294,6 +294,17 @@ def archived(pipeline: Pipeline) -> list[Fields]:
         time: datetime | None = row["timestamp"]
         row["timestamp"] = time and time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return rows
+
+
+def assert_archived_once(rows: Sequence[Fields], read: Sequence[Fields], expected: Sequence[Fields]) -> None:
+    """The archive has each record of the topic once.
+
+    It may lack what the brokers have written since ``expected``, because the pipeline may end between the topic and the
+    archive of a batch, which its next start would complete.
+    """
+    kept, sent = Counter(map(identity, rows)), Counter(map(identity, read))
+    assert not kept - sent
+    assert not (sent - kept).keys() & set(map(identity, expected))
 
 
 def assert_archived_by_time(rows: Sequence[Fields]) -> None:

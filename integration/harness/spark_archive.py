@@ -45,17 +45,20 @@ def submit_options() -> str:
 def make() -> None:
     """Make the archive if there is none."""
     FOLDER.mkdir(exist_ok=True)
-    with archive().flags(may_write=True) as flags:
-        environment = os.environ | {SUBMIT_OPTIONS: " ".join((*FAST_START, *flags))}
-        command = [sys.executable, "-m", "integration.harness.spark_archive", _IN_THE_DRIVER]
-        if flags and not archive().exists:
-            # The pipes end with the JVM, which writes the archive after its Python process has ended.
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-            if done.returncode:
-                print(
-                    f"no archive of Spark's classes, so that drivers start slowly: {done.stderr[-500:]}",
-                    file=sys.stderr,
-                )
+    made = archive()
+    if made.exists:
+        return
+    with made.flags(may_write=True) as flags:
+        # The pipes end with the JVM, which writes the archive after its Python process has ended.
+        done = subprocess.run(
+            [sys.executable, "-m", "integration.harness.spark_archive", _IN_THE_DRIVER],
+            env=os.environ | {SUBMIT_OPTIONS: " ".join((*FAST_START, *flags))},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        print(f"no archive of Spark's classes, so that drivers start slowly: {done.stderr[-500:]}", file=sys.stderr)
 
 
 def _use_spark(folder: str) -> None:

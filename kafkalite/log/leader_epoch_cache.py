@@ -33,17 +33,16 @@ class LeaderEpochCache:
         self._is_stale = False
         self.latest_epoch: int | None = None
         self.changes = 0
+        """How often the file was replaced, or should have been."""
         self.synced = 0
-        """How many of the ``changes`` of the file are known to be on the disk."""
+        """The value of ``changes`` that the last flush has forced to the disk."""
 
     def load(self) -> bool:
-        """Read the file; returns whether it was there and good."""
+        """Read the file; returns false if it is missing or malformed, and recovery must find the epochs."""
         try:
             lines = decode_lines(self._folder.fs.read_file(self.path))
             entries = sorted((int(epoch), int(start)) for epoch, start in lines)
-        except FileNotFoundError:
-            return False
-        except (CheckpointError, ValueError):
+        except (FileNotFoundError, CheckpointError, ValueError):
             return False
         for epoch, start in entries:
             self._put(epoch, start)

@@ -83,6 +83,7 @@ class LogMaintenance:
         config = self._config
         retention = config.retention_check_interval_ms / 1000
         every("retention", retention, self.clean_up, min(_INITIAL_DELAY, retention))
+        # An interval of 0 is allowed, but would keep the reactor busy with nothing else.
         recovery = config.flush_offset_checkpoint_interval_ms / 1000
         every("recovery point checkpoints", recovery or _INITIAL_DELAY, self.checkpoint_recovery_points)
         starts = config.flush_start_offset_checkpoint_interval_ms / 1000

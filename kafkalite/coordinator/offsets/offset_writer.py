@@ -40,6 +40,7 @@ MAX_BATCH = 80
 _TRIES = 5
 
 _Key = tuple[str, TopicPartition, bool]
+"""Group, partition, and whether the write is ``plain``: the number alone, without metadata."""
 _Outcome = ErrorCode | ClaimLostError
 
 
@@ -101,7 +102,7 @@ class OffsetWriter:
     async def write(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], claim: Claim | None
     ) -> dict[TopicPartition, ErrorCode]:
-        """Write ``offsets``; an error for each. Without a ``claim``: the bare numbers only, unfenced.
+        """Write ``offsets``; an error for each. Without a ``claim``: plain, and unfenced.
 
         COORDINATOR_NOT_AVAILABLE if the outcome is unknown, or if other writers interfered in each attempt. Raises
         ``ClaimLostError``, also if the claim's session has expired.

@@ -287,14 +287,16 @@ class TimeIndex(IndexFile):
 class TransactionIndex(OffsetFile):
     """The ``.txnindex`` file: the aborted transactions of one segment, in the order in which they ended.
 
-    The file exists only if it has an entry; an entry is 34 bytes.
+    The file exists only if it has an entry; an entry is 34 bytes. Entries that a full disk refused wait in memory until
+    :meth:`write_out`; a flush writes them before it raises the recovery point, because a start believes the file below.
     """
 
-    __slots__ = ("_size",)
+    __slots__ = ("_pending", "_size")
 
     def __init__(self, folder: Folder, base_offset: int, exists: bool = False) -> None:
         super().__init__(folder, base_offset, TXN_INDEX_SUFFIX, exists)
         self._size = -1 if exists else 0
+        self._pending = bytearray()
 
     def _bytes(self) -> int:
         if self._size < 0:
@@ -302,18 +304,28 @@ class TransactionIndex(OffsetFile):
         return self._size
 
     def append(self, txn: AbortedTxn) -> None:
-        """Add a transaction that has just been aborted."""
-        size = self._bytes()
-        data = _TXN_ENTRY.pack(0, txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
-        self.folder.fs.pwrite(self.opened().fd, data, size)
-        self._size = size + _TXN_ENTRY.size
+        """Add a transaction that has just been aborted. Raises ``OSError``, but not for a full disk."""
+        self._pending += _TXN_ENTRY.pack(0, txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
+        try:
+            self.write_out()
+        except OSError as error:
+            # The marker is in the log, so the entry stays in the buffer until the disk has room.
+            if error.errno not in DISK_FULL:
+                raise
+
+    def write_out(self) -> None:
+        """Write the entries that a full disk refused."""
+        if self._pending:
+            size = self._bytes()
+            self.folder.fs.pwrite(self.opened().fd, self._pending, size)
+            self._size = size + len(self._pending)
+            self._pending = bytearray()
 
     def __iter__(self) -> Iterator[AbortedTxn]:
         size = self._bytes()
-        if size:
-            data = self.folder.fs.pread(self.opened().fd, size - size % _TXN_ENTRY.size, 0)
-            for _, *fields in _TXN_ENTRY.iter_unpack(data):
-                yield AbortedTxn(*fields)
+        data = self.folder.fs.pread(self.opened().fd, size - size % _TXN_ENTRY.size, 0) if size else b""
+        for _, *fields in _TXN_ENTRY.iter_unpack(data + self._pending):
+            yield AbortedTxn(*fields)
 
     def sane(self) -> bool:
         """Whether the file is whole and every entry belongs to the segment's offsets."""
@@ -323,13 +335,16 @@ class TransactionIndex(OffsetFile):
 
     def truncate_to(self, offset: int) -> None:
         """Forget transactions that ended at or above ``offset``."""
-        kept = sum(1 for txn in self if txn.last_offset < offset)
-        if kept * _TXN_ENTRY.size < self._bytes():
-            self.folder.fs.truncate(self.opened().fd, kept * _TXN_ENTRY.size)
-            self._size = kept * _TXN_ENTRY.size
+        kept = sum(1 for txn in self if txn.last_offset < offset) * _TXN_ENTRY.size
+        stored = self._bytes()
+        if kept < stored:
+            self.folder.fs.truncate(self.opened().fd, kept)
+            self._size = kept
+        del self._pending[max(kept - stored, 0) :]
 
     def reset(self) -> None:
         """Forget everything."""
+        self._pending.clear()
         if self._bytes():
             self.folder.fs.truncate(self.opened().fd, 0)
             self._size = 0

@@ -139,6 +139,12 @@ class LogSegment(OffsetFile):
         if self.exists:
             self.index.write_out()
             self.time_index.write_out()
+            self.write_aborted()
+
+    def write_aborted(self) -> None:
+        """Write the aborted transactions that a full disk refused. Raises ``OSError``."""
+        if self.txn_index is not None:
+            self.txn_index.write_out()
 
     def become_inactive(self) -> None:
         """The last largest timestamp goes into the time index; entries go to the files."""
@@ -350,6 +356,6 @@ class LogSegment(OffsetFile):
         self.write_indexes()
         files: list[OffsetFile] = [self] if self.exists else []
         files.extend(index for index in (self.index, self.time_index) if index.needs_sync)
-        if self.txn_index is not None:
+        if self.txn_index is not None and self.txn_index.exists:
             files.append(self.txn_index)
         return [file.opened() for file in files]

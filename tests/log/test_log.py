@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.log.cleaner.log_cleaner_manager import log_to_clean
 from kafkalite.log.values import UnexpectedAppendOffsetError
 from kafkalite.record.batch import iter_headers
 from kafkalite.record.legacy import encode_message_set
@@ -300,6 +301,38 @@ def test_full_disk_refuses_and_goes_on(fixture: LogFixture) -> None:
     assert Path(fixture.path, "00000000000000000000.log").read_bytes() == before
     fixture.fs.fail = {}
     assert log.append_as_leader(batch(1), 0, NOW).first_offset == 1
+
+
+# trap: kafkalite/log/indexes.py: A full disk refuses the index entry of an aborted transaction whose marker is already
+# in the log; the directory goes offline, and its replicas count as if the machine had lost power.
+def test_a_full_disk_keeps_an_aborted_transaction_in_memory(fixture: LogFixture) -> None:
+    log = fixture.create()
+    log.append_as_leader(batch(1, pid=1, sequence=0, transactional=True), 0, NOW)
+    fixture.fs.fail, fixture.fs.only = {"pwrite": FULL}, ".txnindex"
+    log.append_as_leader(marker(1, commit=False), 0, NOW, from_client=False)
+    assert (log.log_end_offset, fixture.failures) == (2, [])
+    assert [txn.first_offset for txn in log.aborted_transactions(0, 2)] == [0]
+    with pytest.raises(ApiError):
+        log.flush()
+    assert log.recovery_point == 0, "a start would believe the index below the recovery point"
+    with pytest.raises(OSError, match="No space left"):
+        log_to_clean(log, None, NOW)
+    fixture.fs.fail = {}
+    log.flush()
+    log.close()
+    assert [txn.first_offset for txn in fixture.load(clean=True).aborted_transactions(0, 2)] == [0]
+
+
+def test_a_truncation_forgets_an_aborted_transaction_that_a_full_disk_refused(fixture: LogFixture) -> None:
+    log = fixture.create()
+    for number in range(3):
+        log.append_as_leader(batch(1, pid=1, sequence=number, transactional=True), 0, NOW)
+        log.append_as_leader(marker(1, commit=False), 0, NOW, from_client=False)
+        fixture.fs.fail, fixture.fs.only = {"pwrite": FULL}, ".txnindex"
+    log.truncate_to(4)
+    assert [txn.first_offset for txn in log.aborted_transactions(0, 6)] == [0, 2]
+    log.truncate_to(1)
+    assert log.aborted_transactions(0, 6) == []
 
 
 @pytest.mark.parametrize("method", ["pwrite", "pread"])

@@ -77,7 +77,13 @@ def cleanable_offsets(log_: Log, checkpoint: int | None, now_ms: int) -> Offsets
 
 
 def log_to_clean(log_: Log, checkpoint: int | None, now_ms: int) -> tuple[LogToClean, OffsetsToClean]:
-    """How dirty ``log_`` is. Raises ``OSError`` where its files cannot be read."""
+    """How dirty ``log_`` is.
+
+    Raises ``OSError`` where its files cannot be read, or where the disk has no room for its aborted transactions: the
+    compactor reads them from the files, and would keep the records of an aborted transaction that is missing there.
+    """
+    for segment in log_.segments:
+        segment.write_aborted()
     offsets = cleanable_offsets(log_, checkpoint, now_ms)
     # A segment is compacted as a whole or not at all.
     number = log_.segments.floor_index(offsets.first_uncleanable)
@@ -123,7 +129,11 @@ def make_job(chosen: LogToClean, number: int, now_ms: int, config: CleanerLimits
         ),
         chosen.first_dirty,
         chosen.first_uncleanable,
-        tuple(segment.base_offset for segment in log_.segments if segment.txn_index is not None),
+        tuple(
+            segment.base_offset
+            for segment in log_.segments
+            if segment.txn_index is not None and segment.txn_index.exists
+        ),
         _last_records(log_.producer_state.entries.values(), chosen.first_uncleanable),
         now_ms,
         settings.segment_bytes,

@@ -230,7 +230,7 @@ class RoleApplier:
         # The same state is applied if it has another assignment or the topic's id, or if the controller confirms, to
         # this life of the broker, a role that the end of a session took away.
         return (
-            state.assignment != known.assignment
+            (state.assignment != known.assignment and (from_controller or not _brings_back(state, known)))
             or (known.topic_id == ZERO_UUID and state.topic_id != ZERO_UUID)
             or (partition.role is Role.NONE and from_controller)
         )
@@ -311,3 +311,13 @@ async def _read_each(
 
     await gather(read_one(topic) for topic in topics)
     return found, unread
+
+
+def _brings_back(state: LeaderAndIsr, known: LeaderAndIsr) -> bool:
+    """Whether the assignment of ``state``, read from ZooKeeper, has a replica that ``known`` lacks and that is not new.
+
+    It is then older than ``known``: the controller writes the state that completes a reassignment, and tells the leader,
+    before it writes the topic's znode. By the older assignment the leader would let a removed replica join the ISR.
+    """
+    assignment = state.assignment
+    return any(replica not in known.replicas and replica not in assignment.adding for replica in assignment.replicas)

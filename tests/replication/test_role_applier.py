@@ -238,6 +238,32 @@ def test_a_replica_on_its_way_out_does_not_come_back(cluster: SimCluster) -> Non
     assert TP in cluster[1].manager.partitions
 
 
+# trap: kafkalite/replication/role_applier.py: A broker reads the state that completes a reassignment, and the topic's
+# znode as it was before: the leader lets the removed replica join the ISR again.
+@pytest.mark.parametrize(
+    "older", [PartitionAssignment((1, 2, 3)), PartitionAssignment((1, 2, 3), removing=(3,))], ids=["before", "during"]
+)
+def test_an_older_assignment_does_not_bring_a_removed_replica_back(
+    cluster: SimCluster, older: PartitionAssignment
+) -> None:
+    completed = cluster.states[TP].with_(leader_epoch=2, isr=(1, 2), assignment=PartitionAssignment((1, 2)))
+    assert request(cluster, completed).partitions == ((TP, ErrorCode.NONE),)
+    deferred(cluster[1].manager.apply_states([completed.with_(assignment=older, mzxid=1 << 60)]))
+    cluster.run(0.01)
+    partition = cluster[1].manager.partitions[TP]
+    assert (list(partition.followers), partition.state.assignment) == ([2], PartitionAssignment((1, 2)))
+
+
+def test_an_assignment_that_adds_a_replica_is_obeyed_before_the_controllers_request(cluster: SimCluster) -> None:
+    state = cluster.states[TP]
+    reduced = state.with_(leader_epoch=2, isr=(1, 2), assignment=PartitionAssignment((1, 2)))
+    request(cluster, reduced)
+    growing = reduced.with_(assignment=PartitionAssignment((1, 2, 3), adding=(3,)), mzxid=1 << 60)
+    deferred(cluster[1].manager.apply_states([growing]))
+    cluster.run(0.01)
+    assert list(cluster[1].manager.partitions[TP].followers) == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("deletes", "assignment", "creates"),
     [

@@ -316,7 +316,7 @@ async def _read_each(
 def _brings_back(state: LeaderAndIsr, known: LeaderAndIsr) -> bool:
     """Whether the assignment of ``state``, read from ZooKeeper, has a replica that ``known`` lacks and that is not new.
 
-    It is then older than ``known``: the controller writes the state that completes a reassignment, and tells the leader,
+    It is then older than ``known``: the controller writes the state that completes a reassignment and tells the leader,
     before it writes the topic's znode. By the older assignment the leader would let a removed replica join the ISR.
     """
     assignment = state.assignment

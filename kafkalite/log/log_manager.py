@@ -65,6 +65,8 @@ class LogManager:
         self.log_dirs: tuple[str, ...] = tuple(dict.fromkeys(path.rstrip("/") or "/" for path in log_dirs))
         self.logs: dict[TopicPartition, Log] = {}
         self.offline_dirs: set[str] = set()
+        self.offline_logs: dict[TopicPartition, uuid.UUID | None] = {}
+        """Topic ids of the logs that were loaded when their directory went offline."""
         self.unclean_start_epoch = -1
         """``Broker.unclean_start_epoch`` of the logs. After :meth:`start` -1 where they may lack records: then the
         broker's next registration begins a new life of them, and :meth:`registered` says which."""
@@ -440,6 +442,7 @@ class LogManager:
         gone = [tp for tp, existing in self.logs.items() if existing.log_dir == log_dir]
         for topic_partition in gone:
             broken = self.logs.pop(topic_partition)
+            self.offline_logs[topic_partition] = broken.topic_id
             broken.mark_broken()
             self._cleaner.removed(broken)
         self.future_logs.directory_failed(log_dir, gone)

@@ -76,6 +76,9 @@ class ReplicaStopper:
                 self.stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return ErrorCode.NONE
         stored = self._logs.get(tp)
+        if stored is None and tp in self._logs.offline_logs and not differs(self._logs.offline_logs[tp], stop.topic_id):
+            # The log cannot be deleted, so the topic's deletion waits until its directory is back.
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if partition is None and (stored is None or differs(stored.topic_id, stop.topic_id)):
             if stop.leader_epoch == EPOCH_DURING_DELETE:
                 self._replicas.retire(stop.topic_id)

@@ -177,12 +177,13 @@ def test_a_directory_that_goes_offline_is_told_once(tmp_path: Path) -> None:
     for number in range(4):
         manager.get_or_create(tp(number), ID, True)
     lost = manager.logs[tp(0)].log_dir
-    count = sum(log.log_dir == lost for log in manager.logs.values())
+    gone = {tp: log.topic_id for tp, log in manager.logs.items() if log.log_dir == lost}
     for _ in range(2):
         manager.handle_failure(lost)
     [event] = fixture.events.snapshot().events
     assert event.kind == EventKind.LOG_DIRECTORY
-    assert event.text == f"log directory {lost} is offline, and with it {count} partitions"
+    assert event.text == f"log directory {lost} is offline, and with it {len(gone)} partitions"
+    assert manager.offline_logs == gone
 
 
 def test_full_disk_keeps_the_directory(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ class Logs:
             folder.mkdir(parents=True, exist_ok=True)
         self.log_dirs = [str(path), str(self.second)]
         self.offline_dirs: set[str] = set()
+        self.offline_logs: dict[TopicPartition, uuid.UUID | None] = {}
         self._on_dir_failure = on_dir_failure
         self.services = LogServices(FileSystem(), clock, PRODUCER_EXPIRATION_MS)
         self.logs: dict[TopicPartition, Log] = {}

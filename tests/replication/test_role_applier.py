@@ -351,6 +351,20 @@ def test_a_failed_directory_takes_its_partitions_offline(cluster: SimCluster, ca
     assert request(cluster, newer).partitions == ((TP, ErrorCode.KAFKA_STORAGE_ERROR),)
 
 
+# trap: kafkalite/replication/replica_stopper.py: A topic is deleted while a log directory is offline, and the broker
+# answers that it has no log; the topic's log is there when the directory is back.
+@pytest.mark.parametrize(("topic_id", "error"), [(TOPIC_ID, ErrorCode.KAFKA_STORAGE_ERROR), (OTHER_ID, ErrorCode.NONE)])
+def test_a_log_in_an_offline_directory_is_not_deleted(
+    cluster: SimCluster, topic_id: uuid.UUID, error: ErrorCode
+) -> None:
+    """The broker has no partition: it started while the topic was being deleted, and then its directory failed."""
+    cluster[1].manager.replicas.drop(TP)
+    cluster[1].logs.offline_logs[TP] = cluster[1].logs.logs.pop(TP).topic_id
+    [answer] = cluster.stop(1, StopReplicaPartitionState(TP, -2, True, topic_id))
+    assert answer.partitions == ((TP, error),)
+    assert cluster[1].logs.deleted == []
+
+
 def test_replicas_that_a_full_directory_refused_are_asked_for_until_it_has_room(
     cluster: SimCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

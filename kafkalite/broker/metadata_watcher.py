@@ -22,7 +22,7 @@ from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.tasks import gather, gather_in_parts, spawn
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.topics import TopicStore
 from kafkalite.zk.zk_client import WatchEvent, ZkError
@@ -217,20 +217,27 @@ class MetadataWatcher:
     async def _read_names(self) -> set[str]:
         """Notes which topics there are; returns the assignment znodes of new ones."""
         names = set(await self._topics.names(self._watch(topic_znodes.TOPICS)))
-        absent = (self._assignments.keys() | self._cache.topics.keys()) - names
+        # Take the ids before the second listing, because a request of the controller may come while it is read, with
+        # another topic of the same name.
+        absent = {
+            topic: self._cache.topic_id(topic)
+            for topic in (self._assignments.keys() | self._cache.topics.keys()) - names
+        }
         if absent:
             # The listing may be older than a request of the controller, or than a read in a former session.
             await self._topics.catch_up()
             names.update(await self._topics.names())
-        gone = sorted(absent - names)
+        gone = {topic: topic_id for topic, topic_id in sorted(absent.items()) if topic not in names}
         for topic in gone:
             self._assignments.pop(topic, None)
         if gone:
-            log.info("topics no longer in ZooKeeper: %s", gone)
-            ids = {topic: self._cache.topic_id(topic) for topic in gone}
-            self._cache.remove_topics(gone)
+            log.info("topics no longer in ZooKeeper: %s", list(gone))
+            replaced = {topic for topic, topic_id in gone.items() if self._cache.topic_id(topic) != topic_id}
+            self._cache.remove_topics([topic for topic in gone if topic not in replaced])
             self._news.update(gone)
-            await self._sink.topics_gone(ids)
+            await self._sink.topics_gone(
+                {topic: topic_id for topic, topic_id in gone.items() if topic not in replaced or topic_id != ZERO_UUID}
+            )
         fresh = sorted(names - self._assignments.keys())
         for topic in fresh:
             self._assignments[topic] = topic_znodes.TopicAssignment(None, {})

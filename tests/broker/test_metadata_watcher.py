@@ -122,6 +122,35 @@ def test_a_start_that_a_lost_connection_interrupted_is_repeated(fixture: Metadat
     assert fixture.leader() == 2, "it is watched"
 
 
+# trap: kafkalite/broker/metadata_watcher.py: A topic is deleted and made again while the broker reads the list of
+# topics without it; the broker drops the replicas of the new topic, which the controller has already requested, for good.
+@pytest.mark.parametrize("known", [True, False], ids=["served", "assignment only"])
+def test_a_topic_that_is_made_again_during_the_listing_is_not_gone(
+    fixture: MetadataWatcherFixture, known: bool
+) -> None:
+    fixture.topic(FIRST, 1)
+    if known:
+        fixture.state(1, 0, 1)
+    deferred(fixture.watcher.start())
+    if known:
+        deferred(fixture.writer.delete(state_path(PARTITION)))
+        deferred(fixture.writer.delete(state_path(PARTITION).removesuffix("/state")))
+        deferred(fixture.writer.delete(topic_path("t") + "/partitions"))
+    deferred(fixture.writer.delete(topic_path("t")))
+    requested = LeaderAndIsr("t", 0, SECOND, 1, 0, (1,), 1, assignment=PartitionAssignment((1,)))
+    listings: list[str] = []
+
+    def request_in_the_second_listing(_name: str, path: str) -> None:
+        listings.append(path)
+        if listings.count("/brokers/topics") == 2:
+            fixture.cache.apply([requested])
+
+    fixture.client.before = request_in_the_second_listing
+    fixture.clock.advance(PACE)
+    assert fixture.cache.topic_id("t") == SECOND
+    assert fixture.sink.deleted == ({"t": FIRST} if known else {})
+
+
 def test_a_new_topic_is_seen_although_its_state_is_written_later(fixture: MetadataWatcherFixture) -> None:
     deferred(fixture.watcher.start())
     fixture.topic(FIRST, 1)

@@ -123,7 +123,7 @@ def test_a_start_that_a_lost_connection_interrupted_is_repeated(fixture: Metadat
 
 
 # trap: kafkalite/broker/metadata_watcher.py: A topic is deleted and made again while the broker reads the list of
-# topics without it; the broker drops the replicas of the new topic, which the controller has already requested, for good.
+# topics without it; the broker drops the new topic's replicas, which the controller has already requested, for good.
 @pytest.mark.parametrize("known", [True, False], ids=["served", "assignment only"])
 def test_a_topic_that_is_made_again_during_the_listing_is_not_gone(
     fixture: MetadataWatcherFixture, known: bool

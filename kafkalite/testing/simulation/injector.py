@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalite.cluster.model import LeaderAndIsr
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.log.log import FlushWork, Log
@@ -668,13 +668,18 @@ class FaultInjector:
     def begin_flush(self, broker: int, tp: TopicPartition) -> SlowFlush | None:
         """Flush the log on the disk, as if its interval had passed; the broker does not know the outcome yet.
 
-        Returns ``None`` if the whole log is flushed already, or the broker has no log of the partition.
+        Returns ``None`` if the whole log is flushed already, the broker has no log of it, or the disk is full.
         """
         machine = self._cluster.brokers[broker]
         partition = machine.last_partition(tp) if machine.is_alive and not self.healed else None
         log = None if partition is None else partition.log
-        work = log.prepare_flush() if isinstance(log, Log) else None
-        if work is None or not isinstance(log, Log):
+        if not isinstance(log, Log):
+            return None
+        try:
+            work = log.prepare_flush()
+        except ApiError:
+            return None
+        if work is None:
             return None
         self.count += 1
         self._world.note(f"a flush of {tp} to {work.end} takes long", machine.host)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.log import Log
@@ -130,6 +132,12 @@ def test_a_process_learns_of_a_slow_flush_where_it_lives(cluster: SimCluster) ->
     inject.kill(2)
     other.finish()
     assert other.log.recovery_point < other.work.end
+
+
+def test_a_full_disk_begins_no_slow_flush(cluster: SimCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+    monkeypatch.setattr(Log, "prepare_flush", Mock(side_effect=refused))
+    assert FaultInjector(cluster).begin_flush(1, TP) is None
 
 
 def test_a_slow_flush_is_overtaken_by_a_truncation(cluster: SimCluster) -> None:

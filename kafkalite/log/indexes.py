@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kafkalite.log.file_system import DISK_FULL
 from kafkalite.log.partition_folder import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, Folder, OffsetFile
@@ -22,6 +22,15 @@ _BUFFERED = 256
 _CHUNK = 512
 _UNREAD = -2
 _TXN_ENTRY = struct.Struct(">hqqqq")
+
+
+def _write_if_room(write_out: Callable[[], None]) -> None:
+    """Write buffered entries; on a full disk they stay in the buffer, because the log itself was written."""
+    try:
+        write_out()
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
 
 
 class IndexFile(OffsetFile):
@@ -117,12 +126,7 @@ class IndexFile(OffsetFile):
     def _add(self, *values: int) -> None:
         self._pending += self.ENTRY.pack(*values)
         if len(self._pending) >= _BUFFERED * self.ENTRY.size:
-            try:
-                self.write_out()
-            except OSError as error:
-                # The log itself was written, so the entries stay in the buffer until the disk has room.
-                if error.errno not in DISK_FULL:
-                    raise
+            _write_if_room(self.write_out)
 
     def write_out(self) -> None:
         """Write the entries in the buffer to the file."""
@@ -306,12 +310,7 @@ class TransactionIndex(OffsetFile):
     def append(self, txn: AbortedTxn) -> None:
         """Add a transaction that has just been aborted. Raises ``OSError``, but not for a full disk."""
         self._pending += _TXN_ENTRY.pack(0, txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
-        try:
-            self.write_out()
-        except OSError as error:
-            # The marker is in the log, so the entry stays in the buffer until the disk has room.
-            if error.errno not in DISK_FULL:
-                raise
+        _write_if_room(self.write_out)
 
     def write_out(self) -> None:
         """Write the entries that a full disk refused."""

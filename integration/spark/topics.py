@@ -47,9 +47,13 @@ def produce(
     if transaction:
         settings["transactional.id"] = f"{topic}-{transaction}-{len(items)}"
     producer = Producer(settings)
-    # Look the topic up first, because records wait apart until the client knows its partitions, and those that arrive
-    # during `flush` are sent at once, each in a batch of its own.
-    producer.list_topics(topic, timeout=60)
+    # Wait until the client knows all partitions, because a broker may not have heard of new ones yet, and records of a
+    # topic that is not looked up wait apart: those that arrive during `flush` are sent at once, each in its own batch.
+    needed = {item.partition for item in items}
+    wait_for(
+        lambda: needed <= producer.list_topics(topic, timeout=60).topics[topic].partitions.keys(),
+        f"the partitions {sorted(needed)} of {topic}",
+    )
     if transaction:
         producer.init_transactions(60)
         producer.begin_transaction()

@@ -218,7 +218,7 @@ class ReplicaFetcher:
                 if answer.error:
                     self._refused(fetch, answer)
                 elif answer.diverging_epoch is not None:
-                    self._truncate(fetch, *answer.diverging_epoch)
+                    self._truncate(fetch, *answer.diverging_epoch, answer.log_start_offset)
                 else:
                     self._append(partition, fetch, answer, changes)
             except LogDirFailure as failure:
@@ -266,7 +266,7 @@ class ReplicaFetcher:
             replica_log.increment_log_start_offset(log_start)
             self.session.put(partition.topic_partition, fetch)
 
-    def _truncate(self, fetch: PartitionFetch, epoch: int, end_offset: int) -> None:
+    def _truncate(self, fetch: PartitionFetch, epoch: int, end_offset: int, leader_start: int) -> None:
         """The leader's newest epoch not above ours is ``epoch`` and ends at ``end_offset`` (KIP-101, KIP-279, KIP-595).
 
         If this follower does not know that epoch, it truncates to the end of its own newest epoch below and fetches
@@ -282,8 +282,20 @@ class ReplicaFetcher:
             to = own_end
         to = max(min(to, replica_log.log_end_offset), 0)
         log.info("%s: truncating from %d to %d", fetch.partition.topic_partition, replica_log.log_end_offset, to)
-        self._record_truncation(fetch.partition, to, f"the logs differ after leader epoch {epoch}")
-        replica_log.truncate_to(to)
+        self._cut(fetch, to, leader_start, f"the logs differ after leader epoch {epoch}")
+
+    def _cut(self, fetch: PartitionFetch, to: int, leader_start: int, why: str) -> None:
+        """Truncate the log to ``to``, and fetch from its new end.
+
+        If the leader's log starts there or above, it has none of the records that would stay, and the log starts with
+        the leader's: the leader's log may start in the middle of a batch, which it sends whole.
+        """
+        replica_log = fetch.partition.log
+        self._record_truncation(fetch.partition, to, why)
+        if to <= leader_start:
+            replica_log.truncate_fully_and_start_at(leader_start)
+        else:
+            replica_log.truncate_to(to)
         fetch.offset = replica_log.log_end_offset
         self.session.put(fetch.partition.topic_partition, fetch)
 
@@ -300,25 +312,19 @@ class ReplicaFetcher:
             why=why,
         )
 
-    def _start_at(self, fetch: PartitionFetch, offset: int) -> None:
-        fetch.partition.log.truncate_fully_and_start_at(offset)
-        fetch.offset = offset
-        self.session.put(fetch.partition.topic_partition, fetch)
-
     def _refused(self, fetch: PartitionFetch, answer: FetchPartitionResponse) -> None:
         tp = fetch.partition.topic_partition
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset >= 0:
             if fetch.offset < answer.log_start_offset:
                 log.info("%s: the leader's log starts at %d only", tp, answer.log_start_offset)
-                self._start_at(fetch, answer.log_start_offset)
+                fetch.partition.log.truncate_fully_and_start_at(answer.log_start_offset)
+                fetch.offset = answer.log_start_offset
+                self.session.put(tp, fetch)
                 return
             end = min(fetch.offset, max(answer.high_watermark, answer.log_start_offset))
             if end < fetch.offset:
                 log.info("%s: ahead of the leader, truncating to %d", tp, end)
-                self._record_truncation(fetch.partition, end, "this log is ahead of the leader's")
-                fetch.partition.log.truncate_to(end)
-                fetch.offset = fetch.partition.log.log_end_offset
-                self.session.put(tp, fetch)
+                self._cut(fetch, end, answer.log_start_offset, "this log is ahead of the leader's")
                 return
         log.debug("%s: leader %d answers error %d", tp, self.leader, answer.error)
         self._delay(fetch)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -109,7 +110,8 @@ def follow(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
                 raise KeyboardInterrupt
             step()
 
-        monkeypatch.setattr(time, "sleep", sleep)
+        # Not ``time.sleep`` itself, because threads of the client libraries call that, too.
+        monkeypatch.setattr(events, "time", SimpleNamespace(sleep=sleep))
         assert main(["events", "--bootstrap-server", "nowhere:1", "--follow", "--json"]) == 130
         said = capsys.readouterr()
         return [json.loads(line)["text"] for line in said.out.splitlines()] + said.err.splitlines()

@@ -113,6 +113,31 @@ def truncations(cluster: SimCluster) -> list[str]:
     return [event.text for event in found if event.kind == EventKind.TRUNCATION]
 
 
+# trap: kafkalite/replication/replica_fetcher.py: A follower truncates to the leader's log start offset, in the middle of
+# a batch, and refuses that batch.
+def test_a_follower_truncates_to_the_middle_of_a_batch_of_the_leader(cluster: SimCluster) -> None:
+    """The leader has one batch of three records, of which two are deleted, and the follower three batches."""
+    cluster.network.cut |= {(2, 1), (3, 1)}
+    for value in ("old1", "old2", "old3"):
+        cluster[1].produce(value, acks=1)
+    cluster.run(0.1)
+    cluster[1].crash()
+    cluster.network.cut.clear()
+    cluster.elect(2)
+    cluster[2].produce("new1", "new2", "new3")
+    cluster.run(0.1)
+    cluster[2].manager.offset_queries.delete_records(1000, {TP: 2}, lambda _: None)
+    cluster.run(0.1)
+    cluster[1].start()
+    cluster.send(TP)
+    cluster.run(2)
+    assert truncations(cluster) == ["t-0: the follower truncates from 3 to 2"]
+    replica_log = cluster[1].logs.logs[TP]
+    assert (replica_log.log_start_offset, replica_log.log_end_offset) == (2, 3)
+    assert replica_log.epochs.entries == cluster[2].logs.logs[TP].epochs.entries == [(1, 2)]
+    assert sorted(cluster.read().isr) == [1, 2, 3]
+
+
 def test_an_epoch_without_records_is_forgotten_without_a_word(cluster: SimCluster) -> None:
     """The log of the former leader differs by its epoch alone, so nothing is cut off."""
     cluster[1].produce("m1")

@@ -113,8 +113,8 @@ def truncations(cluster: SimCluster) -> list[str]:
     return [event.text for event in found if event.kind == EventKind.TRUNCATION]
 
 
-# trap: kafkalite/replication/replica_fetcher.py: A follower truncates to the leader's log start offset, in the middle of
-# a batch, and refuses that batch.
+# trap: kafkalite/replication/replica_fetcher.py: A follower truncates to the leader's log start offset, in the middle
+# of a batch, and refuses that batch.
 def test_a_follower_truncates_to_the_middle_of_a_batch_of_the_leader(cluster: SimCluster) -> None:
     """The leader has one batch of three records, of which two are deleted, and the follower three batches."""
     cluster.network.cut |= {(2, 1), (3, 1)}

@@ -52,6 +52,7 @@ def check(history: Iterable[events.Event]) -> list[Breach]:
         events.Reached: (readers.reached,),
         events.Owned: (groups.owned,),
         # A fenced coordinator may still answer heartbeats for a while, so these events alone prove nothing.
+        events.Syncing: (groups.syncing,),
         events.Heartbeating: (),
         events.Heartbeat: (),
         events.OffsetCommitting: (offsets.committing, groups.committing),

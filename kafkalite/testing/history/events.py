@@ -180,6 +180,13 @@ class Owned(NamedTuple):
     """The coordinator."""
 
 
+class Syncing(NamedTuple):
+    """A member of ``group`` is about to request its assignment. ``owner`` as in :class:`Owned`."""
+
+    group: str
+    owner: str
+
+
 class Heartbeating(NamedTuple):
     """A member is about to send a heartbeat; ``member`` is its member id."""
 
@@ -336,6 +343,7 @@ Event = (
     | Read
     | Reached
     | Owned
+    | Syncing
     | Heartbeating
     | Heartbeat
     | OffsetCommitting

@@ -6,7 +6,7 @@ Answers to: nothing in Kafka; the groups' part of the history checker. Pure.
 from __future__ import annotations
 
 from kafkalite.testing.history.breaches import Breaches, Rule
-from kafkalite.testing.history.events import GroupRemoved, OffsetCommitted, OffsetCommitting, Owned
+from kafkalite.testing.history.events import GroupRemoved, OffsetCommitted, OffsetCommitting, Owned, Syncing
 
 
 class Groups:
@@ -14,14 +14,25 @@ class Groups:
 
     def __init__(self, breaches: Breaches) -> None:
         self._breaches = breaches
-        self._owners: dict[tuple[str, int, str], str] = {}
+        self._owners: dict[tuple[str, int, int, str], str] = {}
+        """Group, number of its removals, generation and partition → the owner."""
+        self._removals: dict[str, int] = {}
+        self._asked: dict[tuple[str, str], int] = {}
+        """Group and member → number of removals when the member last requested its assignment."""
         self._generations: dict[str, int] = {}
         self._stale: dict[tuple[str, str, int, int], int] = {}
 
+    def syncing(self, event: Syncing) -> None:
+        self._asked[event.group, event.owner] = self._removals.get(event.group, 0)
+
     def owned(self, event: Owned) -> None:
-        self._generations[event.group] = max(event.generation, self._generations.get(event.group, -1))
+        """A member got its assignment, perhaps late: its group may have been removed since it requested it."""
+        now = self._removals.get(event.group, 0)
+        removals = self._asked.get((event.group, event.owner), now)
+        if removals == now:
+            self._generations[event.group] = max(event.generation, self._generations.get(event.group, -1))
         for partition in event.partitions:
-            owner = self._owners.setdefault((event.group, event.generation, partition), event.owner)
+            owner = self._owners.setdefault((event.group, removals, event.generation, partition), event.owner)
             if owner != event.owner:
                 self._breaches.add(
                     Rule.OWNER,
@@ -31,7 +42,7 @@ class Groups:
 
     def removed(self, event: GroupRemoved) -> None:
         self._generations.pop(event.group, None)
-        self._owners = {key: owner for key, owner in self._owners.items() if key[0] != event.group}
+        self._removals[event.group] = self._removals.get(event.group, 0) + 1
 
     def committing(self, event: OffsetCommitting) -> None:
         newest = self._generations.get(event.group, -1)

@@ -279,14 +279,17 @@ class Promises:
 
     def _confirmed_without_claim(self, event: Heartbeat, asked_at: float, who: str) -> None:
         """A coordinator may confirm members for a time after ZooKeeper has ended its claim: it notices a silent
-        ZooKeeper after two thirds of the session timeout, and gives up its groups one session timeout later."""
+        ZooKeeper after two thirds of the session timeout, and gives up its groups one session timeout later. Until then
+        it also confirms members of groups that it would have to load first."""
         lost = self._lost.get((event.group, event.broker))
         if lost is None:
             return
         timeout = self._around.session_timeout
         suspended_at = self._around.without_zookeeper_since(event.broker)
-        if suspended_at is not None and asked_at - suspended_at > timeout + _GIVEN_UP:
-            self._tell(f"{who} was confirmed by {event.broker}, without ZooKeeper for {asked_at - suspended_at:.1f} s")
+        if suspended_at is not None:
+            silent = asked_at - suspended_at
+            if silent > timeout + _GIVEN_UP:
+                self._tell(f"{who} was confirmed by {event.broker}, without ZooKeeper for {silent:.1f} s")
             return
         since = max(lost, self._around.unaware.get(event.broker, -timeout) + timeout)
         if asked_at - since > timeout * 2 / 3 + _NOTICED:

@@ -24,6 +24,8 @@ from kafkalite.testing.history.events import (
     GroupRemoved,
     Isolation,
     LogEntry,
+    OffsetCommitted,
+    OffsetCommitting,
     Owned,
     Positioned,
     ProducerKind,
@@ -33,6 +35,7 @@ from kafkalite.testing.history.events import (
     Replica,
     Sent,
     Started,
+    Syncing,
     Unknown,
 )
 from tests.testing.history.model import valid_history
@@ -190,6 +193,23 @@ def test_a_removed_group_begins_its_generations_at_1() -> None:
     before, after = Owned("g", 1, "first", ("t-0",)), Owned("g", 1, "second", ("t-0",))
     assert check([before, GroupRemoved("g"), after]) == []
     assert [breach.rule for breach in check([before, GroupRemoved("other"), after])] == [Rule.OWNER]
+
+
+def test_an_assignment_belongs_to_the_group_of_its_request() -> None:
+    """A paused member reads its assignment after its group was removed."""
+    late, new = Owned("g", 1, "late", ("t-0",)), Owned("g", 1, "new", ("t-0",))
+    ask_late, ask_new = Syncing("g", "late"), Syncing("g", "new")
+    assert check([ask_late, GroupRemoved("g"), ask_new, new, late]) == []
+    for requests in ([ask_late, ask_new], [ask_late, GroupRemoved("g"), ask_late, ask_new]):
+        assert [breach.rule for breach in check([*requests, new, late])] == [Rule.OWNER]
+
+
+def test_an_assignment_of_a_removed_group_ends_no_generation() -> None:
+    late, committed = Owned("g", 5, "late", ()), ("g", "t-0", 1, 1)
+    begun = [Owned("g", 1, "new", ("t-0",)), OffsetCommitting(*committed)]
+    assert check([Syncing("g", "late"), GroupRemoved("g"), late, *begun, OffsetCommitted(*committed)]) == []
+    found = check([GroupRemoved("g"), late, *begun, OffsetCommitted(*committed)])
+    assert [breach.rule for breach in found] == [Rule.GENERATION]
 
 
 @pytest.mark.parametrize(("start", "rules"), [(1, set()), (0, {Rule.ALIKE})])

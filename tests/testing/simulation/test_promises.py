@@ -212,12 +212,13 @@ def test_without_its_claim_a_coordinator_gives_up(later: float, fine: bool) -> N
     assert fixture.told == ([] if fine else [line])
 
 
+@pytest.mark.parametrize("claim_ended", [1.0, 7.0], ids=["loads the group", "has the group"])
 @pytest.mark.parametrize(("later", "fine"), [(3.4, True), (3.6, False)])
-def test_a_coordinator_that_knows_that_it_is_cut_off_gives_up(later: float, fine: bool) -> None:
+def test_a_coordinator_that_knows_that_it_is_cut_off_gives_up(later: float, fine: bool, claim_ended: float) -> None:
     fixture = claimed()
     path = claims.COORDINATOR_CLAIM.claim_path(consumers.group_path("g"))
     fixture.suspended_at = 4.0
-    fixture.now = 7.0
+    fixture.now = claim_ended
     del fixture.nodes[path]
     fixture.promises.committed(9, [ZnodeChange(Kind.DELETED, path)])
     fixture.now = 4.0 + later

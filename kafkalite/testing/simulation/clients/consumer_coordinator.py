@@ -25,6 +25,7 @@ from kafkalite.testing.history.events import (
     OffsetFetching,
     OffsetUnknown,
     Owned,
+    Syncing,
 )
 from kafkalite.testing.simulation.clients.cluster import ClusterClient
 from kafkalite.testing.simulation.clients.consumer_protocol import (
@@ -177,6 +178,7 @@ class ConsumerCoordinator:
     async def _sync(self, assignments: Mapping[str, bytes]) -> tuple[TopicPartition, ...] | None:
         kind = messages.SyncGroupRequest
         version = _VERSIONS[ApiKey.SYNC_GROUP]
+        self._host.note(Syncing(self.settings.group, self._owner))
         answer = await self._ask(
             ApiKey.SYNC_GROUP,
             self.settings.rebalance_timeout + self._cluster.patience.request,

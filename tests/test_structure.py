@@ -10,6 +10,7 @@ import pytest
 
 from integration import structure
 from integration.structure import GENERATED, Structure
+from kafkalite.broker.config_keys import BROKER_CONFIGS
 
 DEFINED_TWICE = {
     "Options": "a pipeline job, also one of a user, is a module with a class of this name (docs/pipelines.md)",
@@ -50,6 +51,37 @@ def test_the_readme_says_how_big_it_is(found: Structure) -> None:
         assert match, f"README.md: nothing matches {pattern!r}"
         assert int(match[1].replace(",", "")) == pytest.approx(size.code, rel=0.1)
         assert int(match[2]) == pytest.approx(size.files, rel=0.1)
+
+
+LOOKS_UP_VALUES = {
+    "broker": "turns them into the configuration of each room",
+    "log/log_config.py": "turns them into the configuration of a log",
+    "security/tls.py": "turns them into a TLS context",
+    "security/zookeeper_security.py": "turns them into the security of connections to ZooKeeper",
+}
+"""Room or module of the broker that may read configuration values by name → why."""
+
+
+def test_configuration_reaches_the_rooms_as_typed_values() -> None:
+    """A value that is looked up by its name has any type, and the class that uses it does not show that it needs it."""
+    found = {}
+    for room in (*structure.BROKER, "metrics", "security"):
+        for path in sorted((structure.ROOT / structure.PACKAGE / room).rglob("*.py")):
+            module = str(path.relative_to(structure.ROOT / structure.PACKAGE))
+            keys = [
+                node.slice.value
+                for node in ast.walk(ast.parse(path.read_text()))
+                if isinstance(node, ast.Subscript)
+                and isinstance(node.slice, ast.Constant)
+                and node.slice.value in BROKER_CONFIGS.keys
+            ]
+            if keys:
+                found[module] = keys
+    allowed = {module for module in found if LOOKS_UP_VALUES.keys() & {module, module.partition("/")[0]}}
+    assert {module: found[module] for module in found.keys() - allowed} == {}
+    assert {module if module in LOOKS_UP_VALUES else module.partition("/")[0] for module in allowed} == set(
+        LOOKS_UP_VALUES
+    ), "no longer looks up values: take it out of the list"
 
 
 SOURCE = '''"""A module.

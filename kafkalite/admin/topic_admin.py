@@ -213,11 +213,19 @@ class _Wait(DelayedOperation):
         self.done.callback(None)
 
 
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What a new topic gets where its creator names no number."""
+
+    partitions: int
+    replication_factor: int
+
+
 class TopicAdmin:
     """Writes the topic changes that clients request. The controller carries them out; the metadata cache shows when.
 
     The caller that changes the metadata cache calls :meth:`metadata_changed` afterwards. ``charge`` is called with the
-    partitions of each topic before it is written.
+    partitions of each topic before it is written. ``config``: the broker's values, which are the defaults of topics.
     """
 
     def __init__(
@@ -226,6 +234,7 @@ class TopicAdmin:
         wishes: AdminStore,
         metadata: MetadataCache,
         config: DynamicConfig,
+        defaults: TopicDefaults,
         clock: Clock,
         rng: random.Random,
     ) -> None:
@@ -233,6 +242,7 @@ class TopicAdmin:
         self._wishes = wishes
         self._metadata = metadata
         self._config = config
+        self._defaults = defaults
         self._rng = rng
         self._clock = clock
         self.waiting = Purgatory("topic", clock)
@@ -295,7 +305,7 @@ class TopicAdmin:
     def auto_create(self, names: Iterable[str], *, charge: Charge = _free) -> dict[str, ErrorCode]:
         """Begin to create topics that clients asked for; returns the error that the clients are given until then."""
         errors = {}
-        short = len(self._metadata.brokers) < self._config["default.replication.factor"]
+        short = len(self._metadata.brokers) < self._defaults.replication_factor
         for name in names:
             if short:
                 errors[name] = ErrorCode.INVALID_REPLICATION_FACTOR
@@ -327,9 +337,9 @@ class TopicAdmin:
             check_assignments(topic.assignments)
             assignment = {index: tuple(replicas) for index, replicas in topic.assignments.items()}
         else:
-            partitions = self._config["num.partitions"] if topic.partitions == -1 else topic.partitions
+            partitions = self._defaults.partitions if topic.partitions == -1 else topic.partitions
             factor = topic.replication_factor
-            factor = self._config["default.replication.factor"] if factor == -1 else factor
+            factor = self._defaults.replication_factor if factor == -1 else factor
             brokers = list(self._metadata.brokers.values())
             assignment = dict(assign_replicas(brokers, partitions, factor, self._rng))
         outcome = TopicOutcome(

@@ -63,7 +63,7 @@ async def handle(context: RequestContext, request: messages.DeleteTopicsRequest)
 def _refusal_of_all(context: RequestContext) -> tuple[ErrorCode, str] | None:
     if not context.services.controller.is_active:
         return ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster."
-    if not context.services.config["delete.topic.enable"]:
+    if not context.services.api_config.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         return code, "Topic deletion is disabled."
     return None

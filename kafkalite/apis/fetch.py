@@ -76,10 +76,10 @@ class FetchApi:
         self._traces = services.replicas.traces
         self._topic_stats = services.partitions.topic_stats
         self._metadata = services.metadata
-        self._config = services.config
+        self._config = services.api_config
         self._monotonic = services.clock.monotonic
         self.sessions = FetchSessionCache(
-            services.config["max.incremental.fetch.session.cache.slots"],
+            self._config.max_incremental_fetch_session_cache_slots,
             services.partitions,
             services.clock,
             services.rng,
@@ -220,7 +220,7 @@ class FetchApi:
 
     def _params(self, request: Request, fetch: FetchRequest, session: FetchSession | None) -> FetchParams:
         version = request.header.api_version
-        max_bytes = min(fetch.max_bytes, self._config["fetch.max.bytes"])
+        max_bytes = min(fetch.max_bytes, self._config.fetch_max_bytes)
         if self._quotas.is_active and fetch.replica_id < 0:
             max_bytes = int(min(max_bytes, self._throttling.max_fetch_bytes(request)))
         return FetchParams(

@@ -135,7 +135,7 @@ def _name_departed(context: RequestContext, response: messages.MetadataResponse,
 def _create_missing(context: RequestContext, missing: list[str]) -> dict[str, ErrorCode]:
     """Begin to create what is missing, where that is allowed; the error of each meanwhile."""
     services = context.services
-    if not missing or not services.config["auto.create.topics.enable"]:
+    if not missing or not services.api_config.auto_create_topics_enable:
         return {}
     errors = {}
     if not context.may(AclOperation.CREATE, log_denied=False):

@@ -143,7 +143,7 @@ class TransactionalProduce:
 
     def _unverified(self, job: _Job) -> dict[TopicPartition, ProducerEntry | None]:
         """Partitions in whose logs the producer has no transaction open, with what those know of it."""
-        if not self._services.config["transaction.partition.verification.enable"]:
+        if not self._services.transactions.verifier.is_enabled:
             return {}
         partitions = self._services.replicas.partitions
         found = {tp: self._entry(tp, job.producer) for tp in job.partitions if tp in partitions}

@@ -14,7 +14,6 @@ from kafkalite.security.client_quotas import ClientQuotas
 
 if TYPE_CHECKING:
     from kafkalite.admin.config_admin import ConfigAdmin
-    from kafkalite.admin.dynamic_config import DynamicConfig
     from kafkalite.admin.producer_ids import ProducerIdManager
     from kafkalite.admin.topic_admin import TopicAdmin
     from kafkalite.cluster.control import ControlRequest, ControlResponse
@@ -75,16 +74,26 @@ class ControlRequests(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ApiConfig:
+    """What the APIs take from server.properties: Kafka's keys with ``_`` for ``.``."""
+
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
+    request_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerServices:
     """Everything that an API may ask of this broker.
 
-    ``config`` gives the values in force (``config["message.max.bytes"]``), dynamic overrides included. Without an
-    ``authorizer`` every client may do everything, without ``request_metrics`` no request is counted.
+    Without an ``authorizer`` every client may do everything, without ``request_metrics`` no request is counted.
     """
 
     broker_id: int
     cluster_id: str
-    config: DynamicConfig
+    api_config: ApiConfig
     metadata: MetadataCache
     replicas: ReplicaManager
     partitions: PartitionTable

@@ -46,7 +46,7 @@ async def handle(context: RequestContext, request: messages.WriteTxnMarkersReque
     results: list[ProduceResult] = []
     if entries:
         done: Future[list[ProduceResult]] = Future()
-        timeout_ms = services.config["request.timeout.ms"]
+        timeout_ms = services.api_config.request_timeout_ms
         services.replicas.append_records(timeout_ms, -1, entries, done.callback, from_client=False)
         results = await done
     return _answer(context.version, request, results)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.admin.producer_ids import ProducerIdManager
 from kafkalite.broker.marker_channel import BrokerMarkerChannel
+from kafkalite.broker.settings import group_config, offset_config, transaction_config
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker
 from kafkalite.common.clock import Clock
+from kafkalite.common.config import ConfigValues
 from kafkalite.common.events import EventRecorder, ignore_event
 from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.offsets.offset_manager import OffsetManager
@@ -39,16 +40,21 @@ class Coordinators:
         producer_ids: ProducerIdManager,
         open_connection: Callable[[Broker], LeaderConnection],
         clock: Clock,
-        config: DynamicConfig,
+        values: ConfigValues,
         rng: random.Random,
         record: EventRecorder = ignore_event,
     ) -> None:
         claims = ClaimStore(stores.client, clock)
-        transactions = TransactionStore(stores.client, config["transaction.state.log.num.partitions"])
+        transactions = TransactionStore(stores.client, values["transaction.state.log.num.partitions"])
         self.offsets = offsets = OffsetManager(
-            stores.client, clock, config, lambda tp: metadata.state(tp) is not None, transactions, record
+            stores.client,
+            clock,
+            offset_config(values),
+            lambda tp: metadata.state(tp) is not None,
+            transactions,
+            record,
         )
-        self._markers = BrokerMarkerChannel(open_connection, config["request.timeout.ms"] / 1000)
+        self._markers = BrokerMarkerChannel(open_connection, values["request.timeout.ms"] / 1000)
         self.groups = GroupCoordinator(
             broker_id,
             claims,
@@ -56,7 +62,8 @@ class Coordinators:
             offsets,
             metadata,
             clock,
-            config,
+            group_config(values),
+            values["zookeeper.session.timeout.ms"] / 1000,
             rng,
             record,
         )
@@ -66,7 +73,7 @@ class Coordinators:
             transactions,
             CoordinatorDependencies(producer_ids.generate, offsets.transactional, metadata, self._markers),
             clock,
-            config,
+            transaction_config(values),
             record,
         )
 

@@ -29,10 +29,13 @@ from kafkalite.broker.metadata_watcher import MetadataWatcher
 from kafkalite.broker.registration import Registration
 from kafkalite.broker.settings import (
     announced_events,
+    api_config,
     client_quotas,
     controller_config,
     network_limits,
     replication_config,
+    topic_defaults,
+    update_replication_rates,
 )
 from kafkalite.broker.startup import StartSteps
 from kafkalite.cluster.control import ControlledShutdownRequest
@@ -172,7 +175,15 @@ class BrokerServer:
             lambda: stores.tell_log_dir_event(broker_id),
             record,
         )
-        self._topics = TopicAdmin(stores.topics, stores.admin, self._metadata, config.dynamic, self._clock, edges.rng)
+        self._topics = TopicAdmin(
+            stores.topics,
+            stores.admin,
+            self._metadata,
+            config.dynamic,
+            topic_defaults(config.values),
+            self._clock,
+            edges.rng,
+        )
         producer_ids = ProducerIdManager(broker_id, stores.producer_ids.allocate)
         self._coordinators = Coordinators(
             broker_id,
@@ -181,7 +192,7 @@ class BrokerServer:
             producer_ids,
             lambda broker: self._connector(broker, f"broker-{broker_id}-transaction-markers")(),
             self._clock,
-            config.dynamic,
+            config.values,
             edges.rng,
             record,
         )
@@ -207,7 +218,7 @@ class BrokerServer:
         self.services = BrokerServices(
             broker_id=broker_id,
             cluster_id=cluster_id,
-            config=config.dynamic,
+            api_config=api_config(config.values),
             metadata=self._metadata,
             replicas=self._replicas,
             partitions=self._replicas.replicas,
@@ -280,7 +291,7 @@ class BrokerServer:
         self._metadata.on_brokers.append(self._control_plane.brokers_changed)
         self._metadata.on_brokers.append(self._coordinators.brokers_changed)
         self._metadata.on_brokers.append(self._live_brokers_changed)
-        self._replicas.quotas.update_rates(config.dynamic)
+        self._apply_dynamic_values()
         config.dynamic.on_change(self._configuration_changed)
 
     async def start(self) -> None:
@@ -387,13 +398,19 @@ class BrokerServer:
 
     def _configuration_changed(self, names: frozenset[str]) -> None:
         values = self._config.dynamic
-        self._replicas.quotas.update_rates(values)
+        self._apply_dynamic_values()
         self._controller.reconfigure(controller_config(values.values))
         self._server.reconfigure(network_limits(self._config))
         if "background.threads" in names:
             self._executor.resize(values["background.threads"])
         if "num.replica.fetchers" in names:
             self._replicas.fetchers.resize(values["num.replica.fetchers"])
+
+    def _apply_dynamic_values(self) -> None:
+        values = self._config.dynamic.values
+        update_replication_rates(self._replicas.quotas, values)
+        verifier = self._coordinators.transactions.verifier
+        verifier.is_enabled = bool(values["transaction.partition.verification.enable"])
 
     def _quotas_changed(self, kind: str, name: str, overrides: Mapping[str, str]) -> None:
         self.services.quotas.update(f"{kind}/{name}", overrides)

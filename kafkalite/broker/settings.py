@@ -8,13 +8,24 @@ from __future__ import annotations
 import logging
 from urllib.parse import urlsplit
 
+from kafkalite.admin.topic_admin import TopicDefaults
+from kafkalite.apis.services import ApiConfig
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.broker.config_keys import LIMITS_OF_LISTENERS
 from kafkalite.common.config import ConfigValues, integer
 from kafkalite.common.quota_rates import QuotaWindows
 from kafkalite.controller.active_controller import ControllerConfig
+from kafkalite.coordinator.group.group_metadata import GroupConfig
+from kafkalite.coordinator.offsets.offset_manager import OffsetConfig
+from kafkalite.coordinator.transaction.values import TransactionConfig
 from kafkalite.network.limits import ListenerLimits, NetworkLimits
 from kafkalite.replication.replication_config import ReplicationConfig
+from kafkalite.replication.replication_quotas import (
+    ALTER_LOG_DIRS_RATE,
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    ReplicationQuotas,
+)
 from kafkalite.security.client_quotas import ClientQuotas
 from kafkalite.security.token_manager import TokenSettings
 
@@ -98,6 +109,59 @@ def replication_config(config: BrokerConfig, broker_id: int) -> ReplicationConfi
         alter_log_dirs_replication_quota_window_size_seconds=values[
             "alter.log.dirs.replication.quota.window.size.seconds"
         ],
+    )
+
+
+def update_replication_rates(quotas: ReplicationQuotas, values: ConfigValues) -> None:
+    """Set the bandwidth limits of replication to those of the configuration in force."""
+    quotas.update_rates(values[LEADER_RATE], values[FOLLOWER_RATE], values[ALTER_LOG_DIRS_RATE])
+
+
+def api_config(values: ConfigValues) -> ApiConfig:
+    """The configuration of the APIs."""
+    return ApiConfig(
+        auto_create_topics_enable=values["auto.create.topics.enable"],
+        delete_topic_enable=values["delete.topic.enable"],
+        fetch_max_bytes=values["fetch.max.bytes"],
+        max_incremental_fetch_session_cache_slots=values["max.incremental.fetch.session.cache.slots"],
+        request_timeout_ms=values["request.timeout.ms"],
+    )
+
+
+def topic_defaults(values: ConfigValues) -> TopicDefaults:
+    """The number of partitions and replicas of new topics."""
+    return TopicDefaults(values["num.partitions"], values["default.replication.factor"])
+
+
+def group_config(values: ConfigValues) -> GroupConfig:
+    """The limits of groups."""
+    return GroupConfig(
+        min_session_timeout_ms=values["group.min.session.timeout.ms"],
+        max_session_timeout_ms=values["group.max.session.timeout.ms"],
+        initial_rebalance_delay_ms=values["group.initial.rebalance.delay.ms"],
+        max_size=values["group.max.size"],
+    )
+
+
+def offset_config(values: ConfigValues) -> OffsetConfig:
+    """The limits of committed offsets."""
+    return OffsetConfig(
+        max_metadata_size=values["offset.metadata.max.bytes"],
+        retention_ms=values["offsets.retention.minutes"] * 60_000,
+        retention_check_interval_ms=values["offsets.retention.check.interval.ms"],
+    )
+
+
+def transaction_config(values: ConfigValues) -> TransactionConfig:
+    """The configuration of the transaction coordinator."""
+    return TransactionConfig(
+        transaction_max_timeout_ms=values["transaction.max.timeout.ms"],
+        transactional_id_expiration_ms=values["transactional.id.expiration.ms"],
+        abort_timed_out_transactions_interval_ms=values["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+        remove_expired_transactional_ids_interval_ms=values[
+            "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ],
+        two_phase_commit_enable=values["transaction.two.phase.commit.enable"],
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Final, Protocol, TypedDict
+from typing import Any, Final, TypedDict
 
 from kafkalite.common.errors import ConfigError
 
@@ -34,12 +34,6 @@ def number(values: Mapping[str, ConfigValue], name: str) -> float:
     value = values[name]
     assert isinstance(value, (int, float)), f"{name} is {value!r}, not a number"
     return value
-
-
-class Config(Protocol):
-    """The values in force of keys whose values are whole numbers or booleans, by name."""
-
-    def __getitem__(self, name: str, /) -> int: ...
 
 
 class ConfigType(Enum):

@@ -71,7 +71,7 @@ def collectors_of(
         *([] if services.request_metrics is None else [RequestMetricsCollector(services.request_metrics)]),
         ConversionMetricsCollector(services.partitions.topic_stats),
         ReplicaMetricsCollector(
-            services.partitions, services.clock.time_ms, lambda: services.config["transaction.max.timeout.ms"]
+            services.partitions, services.clock.time_ms, services.transactions.config.transaction_max_timeout_ms
         ),
         ReplicationMetricsCollector(services.replicas, (services.topics.waiting,)),
         LogMetricsCollector(services.logs, services.clock),

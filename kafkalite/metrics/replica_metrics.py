@@ -131,9 +131,7 @@ class ReplicaMetricsCollector:
     _AT_ONCE: Final = 50
     """Partitions in a piece: two milliseconds."""
 
-    def __init__(
-        self, table: PartitionTable, time_ms: Callable[[], int], longest_transaction_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, table: PartitionTable, time_ms: Callable[[], int], longest_transaction_ms: int) -> None:
         self._table = table
         self._time_ms = time_ms
         self._longest_transaction_ms = longest_transaction_ms
@@ -141,7 +139,7 @@ class ReplicaMetricsCollector:
     def collect(self) -> Iterator[list[MetricSample]]:
         """See :class:`kafkalite.metrics.definitions.Collector`."""
         sums = dict.fromkeys(_SUMS, 0)
-        late_before = self._time_ms() - self._longest_transaction_ms() - _LATE_BUFFER_MS
+        late_before = self._time_ms() - self._longest_transaction_ms - _LATE_BUFFER_MS
         # Not sorted, because to sort 10,000 of them would hold the reactor for too long.
         partitions = list(self._table.partitions.values())
         for start in range(0, len(partitions), self._AT_ONCE):

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafkalite.common.clock import Clock
-from kafkalite.common.config import Config
 from kafkalite.replication.replication_config import ReplicationConfig
 
 UNLIMITED: Final = (1 << 63) - 1
@@ -120,8 +119,8 @@ class ReplicationQuotas:
             config.alter_log_dirs_replication_quota_window_size_seconds,
         )
 
-    def update_rates(self, values: Config) -> None:
-        """Set the rates to those of the broker's configuration in force."""
-        self.leader.update_rate(values[LEADER_RATE])
-        self.follower.update_rate(values[FOLLOWER_RATE])
-        self.alter_log_dirs.update_rate(values[ALTER_LOG_DIRS_RATE])
+    def update_rates(self, leader: int, follower: int, alter_log_dirs: int) -> None:
+        """Set the rates, in bytes a second."""
+        self.leader.update_rate(leader)
+        self.follower.update_rate(follower)
+        self.alter_log_dirs.update_rate(alter_log_dirs)

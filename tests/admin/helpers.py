@@ -11,6 +11,7 @@ from kafkalite.admin.config_admin import ConfigAdmin
 from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.admin.topic_admin import TopicAdmin
 from kafkalite.broker.config_keys import KNOWN_CONFIGS
+from kafkalite.broker.settings import topic_defaults
 from kafkalite.broker.thread_counts import check_thread_counts
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
@@ -53,7 +54,13 @@ class AdminCluster:
         self.config_store = ConfigStore(client, self.clock.time_ms)
         self.wishes = AdminStore(client)
         self.topics = TopicAdmin(
-            self.topic_store, self.wishes, self.metadata, self.config, self.clock, random.Random(1)
+            self.topic_store,
+            self.wishes,
+            self.metadata,
+            self.config,
+            topic_defaults(self.config.values),
+            self.clock,
+            random.Random(1),
         )
         self.configs = ConfigAdmin(1, self.config_store, self.metadata, self.config)
 

@@ -16,6 +16,7 @@ from kafkalite.admin.topic_admin import TopicAdmin
 from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.services import BrokerServices
 from kafkalite.broker.config_keys import BROKER_CONFIGS
+from kafkalite.broker.settings import api_config, offset_config, topic_defaults
 from kafkalite.cluster.control import ControlRequest, ControlResponse
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
@@ -23,6 +24,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import FileRegion, Part, TopicPartition
 from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
+from kafkalite.coordinator.group.group_metadata import GroupConfig
 from kafkalite.coordinator.offsets.offset_manager import OffsetManager
 from kafkalite.network.request import ConnectionInfo, Request
 from kafkalite.protocol import messages
@@ -270,12 +272,12 @@ class FakeBroker:
         self.offsets = OffsetManager(
             client,
             self.clock,
-            self.config,
+            offset_config(self.config.values),
             lambda tp: self.metadata.state(tp) is not None,
             TransactionStore(client, 50),
         )
         self.groups: Any = GroupCoordinator(
-            1, claims, GroupStore(client), self.offsets, self.metadata, self.clock, self.config
+            1, claims, GroupStore(client), self.offsets, self.metadata, self.clock, GroupConfig(), 18.0
         )
         self.tokens = TokenManager(
             TokenSettings(secret=(static or {}).get("delegation.token.secret.key", ""), renewal_ms=1000),
@@ -285,12 +287,18 @@ class FakeBroker:
         )
         self.topic_store = TopicStore(client)
         self.topics = TopicAdmin(
-            self.topic_store, AdminStore(client), self.metadata, self.config, self.clock, random.Random(1)
+            self.topic_store,
+            AdminStore(client),
+            self.metadata,
+            self.config,
+            topic_defaults(self.config.values),
+            self.clock,
+            random.Random(1),
         )
         self.services = BrokerServices(
             broker_id=1,
             cluster_id="cluster",
-            config=self.config,
+            api_config=api_config(self.config.values),
             metadata=self.metadata,
             replicas=cast("Any", self.replicas),
             partitions=cast("Any", self.replicas),

@@ -147,7 +147,7 @@ def test_a_turn_of_the_reactor_reads_at_most_fifty_of_ten_thousand_partitions() 
     reactor = Reactor()
     partitions = {TopicPartition("t", number): partition("t", number, reactor) for number in range(10_000)}
     table = SimpleNamespace(partitions=partitions, metadata=SimpleNamespace(partitions=lambda _: partitions))
-    collector = ReplicaMetricsCollector(cast("Any", table), lambda: 0, lambda: 0)
+    collector = ReplicaMetricsCollector(cast("Any", table), lambda: 0, 0)
     text = b"".join(TextPage([collector], reactor.call, process(), ScrapeTimes()).render())
     assert max(reactor.read) == 50
     assert max(reactor.samples) <= 50 * 18

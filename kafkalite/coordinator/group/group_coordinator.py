@@ -12,14 +12,13 @@ from collections.abc import Sequence
 
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.clock import Clock, Timer
-from kafkalite.common.config import Config
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.events import EventRecorder, ignore_event
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import random_uuid
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
 from kafkalite.coordinator.group.group_admin import GroupAdmin
-from kafkalite.coordinator.group.group_metadata import GroupLimits
+from kafkalite.coordinator.group.group_metadata import GroupConfig
 from kafkalite.coordinator.group.group_metadata_manager import GroupMetadataManager, check_name
 from kafkalite.coordinator.group.group_offsets import GroupOffsets
 from kafkalite.coordinator.group.group_stats import GroupStats
@@ -49,7 +48,8 @@ class GroupCoordinator:
     If a group has no coordinator, the broker that :meth:`find` names claims and loads it at the first request. Requests
     for groups of other brokers are answered NOT_COORDINATOR.
 
-    ``offsets`` serves the requests for offsets, ``admin`` those of administrators.
+    ``offsets`` serves the requests for offsets, ``admin`` those of administrators. ``session_timeout``: that of the
+    ZooKeeper session, in seconds.
     """
 
     def __init__(
@@ -60,22 +60,21 @@ class GroupCoordinator:
         offsets: OffsetManager,
         metadata: MetadataCache,
         clock: Clock,
-        config: Config,
+        config: GroupConfig,
+        session_timeout: float,
         rng: random.Random | None = None,
         record: EventRecorder = ignore_event,
     ) -> None:
         self._clock = clock
-        self._config = config
         self._rng = rng or random.Random()
         self._old = OldConsumers(store, self._old_consumers_found)
-        session_timeout = config["zookeeper.session.timeout.ms"] / 1000
         self._groups = GroupMetadataManager(
             broker_id,
             claims,
             store,
             metadata,
             clock,
-            limits_of(config),
+            config,
             session_timeout,
             on_claimed=self._claimed,
             on_gone=self._old.forget,
@@ -98,8 +97,8 @@ class GroupCoordinator:
     # Life
 
     def start(self) -> None:
-        """Start to remove expired offsets, every ``offsets.retention.check.interval.ms``."""
-        delay = self._config["offsets.retention.check.interval.ms"] / 1000
+        """Start to remove expired offsets, every :attr:`OffsetConfig.retention_check_interval_ms`."""
+        delay = self._offset_manager.config.retention_check_interval_ms / 1000
         self._expiry = self._clock.call_later(delay, lambda: spawn(self._expire(), "expiring offsets"))
 
     async def stop(self) -> None:
@@ -212,13 +211,3 @@ class GroupCoordinator:
         finally:
             if self._expiry is not None:
                 self.start()
-
-
-def limits_of(config: Config) -> GroupLimits:
-    """The limits of groups that ``config`` sets."""
-    return GroupLimits(
-        config["group.min.session.timeout.ms"],
-        config["group.max.session.timeout.ms"],
-        config["group.initial.rebalance.delay.ms"],
-        config["group.max.size"],
-    )

@@ -67,8 +67,8 @@ def decode_topics(subscription: bytes) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLimits:
-    """The broker's limits of groups; times in milliseconds."""
+class GroupConfig:
+    """The broker's limits of groups (Kafka's class of this name); times in milliseconds."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -91,7 +91,7 @@ class _JoinPhase:
 class GroupMetadata:
     """The rules of one group. Only its methods change it, and each change of ``state`` is in the transition table."""
 
-    def __init__(self, name: str, limits: GroupLimits, initial_state: GroupState = GroupState.EMPTY) -> None:
+    def __init__(self, name: str, limits: GroupConfig, initial_state: GroupState = GroupState.EMPTY) -> None:
         self.name = name
         self.limits = limits
         self._state = initial_state
@@ -116,7 +116,7 @@ class GroupMetadata:
 
     @classmethod
     def load(
-        cls, name: str, limits: GroupLimits, generation: Generation, records: Sequence[MemberRecord], now: float
+        cls, name: str, limits: GroupConfig, generation: Generation, records: Sequence[MemberRecord], now: float
     ) -> GroupMetadata:
         """The group that a former coordinator stored: same generation and members, with new session timeouts."""
         # Only stable generations are stored with members.

@@ -16,7 +16,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.tasks import Future, SharedOutcome, deferred, gather
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
-from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
+from kafkalite.coordinator.group.group_metadata import GroupConfig, GroupMetadata
 from kafkalite.coordinator.group.group_stats import GroupStats
 from kafkalite.coordinator.placement import preferred
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
@@ -54,7 +54,7 @@ class GroupMetadataManager:
         store: GroupStore,
         metadata: MetadataCache,
         clock: Clock,
-        limits: GroupLimits,
+        limits: GroupConfig,
         session_timeout: float,
         *,
         on_claimed: Callable[[str], None],

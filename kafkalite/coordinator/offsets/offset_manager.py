@@ -6,10 +6,9 @@ Answers to: ``kafka.coordinator.group.GroupMetadataManager`` (its part for offse
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kafkalite.common.clock import Clock
-from kafkalite.common.config import Config
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.events import EventRecorder, ignore_event
 from kafkalite.common.types import TopicPartition
@@ -27,28 +26,36 @@ from kafkalite.zk.znodes.offsets import NO_TIMESTAMP, OffsetAndMetadata, TxnProd
 
 _MOST_METADATA = 150_000
 """Metadata of this many characters fits into one znode, however JSON escapes it; a limit besides
-``offset.metadata.max.bytes``."""
+:attr:`OffsetConfig.max_metadata_size`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetConfig:
+    """Limits of committed offsets (Kafka's class of this name); times in milliseconds, sizes in characters."""
+
+    max_metadata_size: int = 4096
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_check_interval_ms: int = 600_000
 
 
 class OffsetManager:
     """Reads and writes ``/consumers/<group>/{offsets,commits,staged}``.
 
-    ``topic_exists`` says whether this broker's metadata cache knows a partition. ``config``:
-    ``offset.metadata.max.bytes`` and ``offsets.retention.minutes``. ``transactional``: applies and discards what
-    :meth:`stage` has stored.
+    ``topic_exists`` says whether this broker's metadata cache knows a partition. ``transactional``: applies and
+    discards what :meth:`stage` has stored.
     """
 
     def __init__(
         self,
         client: ZkClient,
         clock: Clock,
-        config: Config,
+        config: OffsetConfig,
         topic_exists: Callable[[TopicPartition], bool],
         transactions: TransactionStore,
         record: EventRecorder = ignore_event,
     ) -> None:
         self._clock = clock
-        self._config = config
+        self.config = config
         self._topic_exists = topic_exists
         self._store = OffsetStore(client)
         self._reads = WatchedReads(client, clock)
@@ -97,7 +104,7 @@ class OffsetManager:
     def refused(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, ErrorCode]:
         """The offsets that must not be committed, with the error: unknown partition or too much metadata."""
         refused: dict[TopicPartition, ErrorCode] = {}
-        longest = self._config["offset.metadata.max.bytes"]
+        longest = self.config.max_metadata_size
         for tp, value in offsets.items():
             if not self._topic_exists(tp):
                 refused[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -169,8 +176,7 @@ class OffsetManager:
             for tp, found in (await self._store.offsets(group)).items()
             if tp not in busy and not is_subscribed(tp.topic)
         }
-        retention_ms = self._config["offsets.retention.minutes"] * 60_000
-        gone = past_retention(known, now_ms, retention_ms, empty_since_ms)
+        gone = past_retention(known, now_ms, self.config.retention_ms, empty_since_ms)
         if not gone:
             return []
         removed = await self._removal.remove(group, {tp: known[tp].version for tp in gone}, claim)

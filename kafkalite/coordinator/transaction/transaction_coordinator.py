@@ -12,7 +12,6 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 
 from kafkalite.common.clock import Clock
-from kafkalite.common.config import Config
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.events import EventRecorder, ignore_event
 from kafkalite.common.types import TopicPartition
@@ -25,7 +24,12 @@ from kafkalite.coordinator.transaction.transaction_state_manager import (
     TransactionStateManager,
 )
 from kafkalite.coordinator.transaction.transaction_verifier import TransactionVerifier
-from kafkalite.coordinator.transaction.values import CoordinatorDependencies, ProducerIdAndEpoch, TransactionListing
+from kafkalite.coordinator.transaction.values import (
+    CoordinatorDependencies,
+    ProducerIdAndEpoch,
+    TransactionConfig,
+    TransactionListing,
+)
 from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.zk_client import SessionState, ZkError
@@ -36,7 +40,7 @@ _OPEN = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionS
 
 
 class TransactionCoordinator:
-    """Serves the transactional ids whose state partitions this broker has claimed. ``config``: the current values."""
+    """Serves the transactional ids whose state partitions this broker has claimed."""
 
     def __init__(
         self,
@@ -45,12 +49,12 @@ class TransactionCoordinator:
         store: TransactionStore,
         dependencies: CoordinatorDependencies,
         clock: Clock,
-        config: Config,
+        config: TransactionConfig,
         record: EventRecorder = ignore_event,
     ) -> None:
         self._dependencies = dependencies
         self._clock = clock
-        self._config = config
+        self.config = config
         self._state_manager = TransactionStateManager(
             broker_id, claims, store, dependencies.cluster, self._loaded, clock, record
         )
@@ -104,8 +108,10 @@ class TransactionCoordinator:
         """
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        two_phase = bool(self._config["transaction.two.phase.commit.enable"])
-        if not transitions.timeout_is_legal(timeout_ms, self._config["transaction.max.timeout.ms"], two_phase):
+        config = self.config
+        if not transitions.timeout_is_legal(
+            timeout_ms, config.transaction_max_timeout_ms, config.two_phase_commit_enable
+        ):
             raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         partition = await self._state_manager.owner(transactional_id)
         # Loop, because an entry whose write had an unknown outcome may prove not to exist, and because another request

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from kafkalite.common.clock import Clock, Timer
-from kafkalite.common.config import Config
 from kafkalite.common.errors import ApiError
 from kafkalite.common.tasks import spawn
 from kafkalite.coordinator.transaction import transitions
@@ -20,11 +19,10 @@ from kafkalite.coordinator.transaction.transaction_state_manager import (
     TransactionalIdEntry,
     TransactionStateManager,
 )
+from kafkalite.coordinator.transaction.values import TransactionConfig
 
 log = logging.getLogger(__name__)
 
-_TIMEOUTS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-_EXPIRATION = "transaction.remove.expired.transaction.cleanup.interval.ms"
 _AT_ONCE = 100
 
 
@@ -32,7 +30,11 @@ class TransactionExpiration:
     """Two timers, which run from the broker's first claim on."""
 
     def __init__(
-        self, state_manager: TransactionStateManager, completion: TransactionCompletion, clock: Clock, config: Config
+        self,
+        state_manager: TransactionStateManager,
+        completion: TransactionCompletion,
+        clock: Clock,
+        config: TransactionConfig,
     ) -> None:
         self._state_manager = state_manager
         self._completion = completion
@@ -44,8 +46,15 @@ class TransactionExpiration:
     def start(self) -> None:
         """Start the timers, unless they run."""
         if not self._timers and not self._stopped:
-            self._arm(_TIMEOUTS, self.abort_timed_out)
-            self._arm(_EXPIRATION, self.remove_expired)
+            config = self._config
+            self._arm(
+                "aborting timed out transactions", config.abort_timed_out_transactions_interval_ms, self.abort_timed_out
+            )
+            self._arm(
+                "removing expired transactional ids",
+                config.remove_expired_transactional_ids_interval_ms,
+                self.remove_expired,
+            )
 
     def stop(self) -> None:
         """Stop the timers; they cannot be started again."""
@@ -53,13 +62,13 @@ class TransactionExpiration:
             timer.cancel()
         self._stopped = True
 
-    def _arm(self, key: str, work: Callable[[], Awaitable[None]]) -> None:
+    def _arm(self, task: str, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         def due() -> None:
             if not self._stopped:
-                self._arm(key, work)
-                spawn(work(), key)
+                self._arm(task, interval_ms, work)
+                spawn(work(), task)
 
-        self._timers[key] = self._clock.call_later(self._config[key] / 1000, due)
+        self._timers[task] = self._clock.call_later(interval_ms / 1000, due)
 
     async def abort_timed_out(self) -> None:
         """Fence and abort each transaction that has been open for longer than its producer allowed."""
@@ -86,8 +95,8 @@ class TransactionExpiration:
         log.info("%s: aborted after %d ms", name, entry.metadata.timeout_ms)
 
     async def remove_expired(self) -> None:
-        """Remove ids that have been idle for ``transactional.id.expiration.ms``."""
-        expiration_ms = self._config["transactional.id.expiration.ms"]
+        """Remove ids that have been idle for :attr:`TransactionConfig.transactional_id_expiration_ms`."""
+        expiration_ms = self._config.transactional_id_expiration_ms
         now_ms = self._clock.time_ms()
         for partition in self._state_manager:
             expired = [

@@ -29,6 +29,8 @@ class TransactionVerifier:
     """Verifies partitions; remembers the last transaction of each producer, to recognise an outdated read."""
 
     def __init__(self, store: TransactionStore) -> None:
+        self.is_enabled = True
+        """Whether leaders are to verify: ``transaction.partition.verification.enable``, which may change."""
         self._store = store
         self._seen: dict[tuple[TopicPartition, int], int] = {}
         """Partition and producer id → start (ms) of the last transaction that was verified."""

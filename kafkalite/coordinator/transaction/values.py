@@ -25,6 +25,17 @@ class ProducerIdAndEpoch(NamedTuple):
     producer_epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """The transaction coordinator's configuration (Kafka's class of this name); times in milliseconds."""
+
+    transaction_max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 7 * 24 * 3600 * 1000
+    abort_timed_out_transactions_interval_ms: int = 10_000
+    remove_expired_transactional_ids_interval_ms: int = 3_600_000
+    two_phase_commit_enable: bool = False
+
+
 class TransactionMarker(NamedTuple):
     """The commit or abort marker that the leaders append to the partitions of a transaction."""
 

@@ -10,7 +10,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
 from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
+from kafkalite.coordinator.group.group_metadata import GroupConfig, GroupMetadata
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import (
     HeartbeatRequest,
@@ -23,7 +23,7 @@ from kafkalite.coordinator.group.values import (
     SyncAnswer,
     SyncRequest,
 )
-from kafkalite.coordinator.offsets.offset_manager import OffsetManager
+from kafkalite.coordinator.offsets.offset_manager import OffsetConfig, OffsetManager
 from kafkalite.coordinator.placement import preferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
@@ -51,7 +51,7 @@ class Broker:
         self.offsets = OffsetManager(
             self.client,
             fixture.clock,
-            fixture.config,
+            fixture.offset_config,
             lambda tp: tp in fixture.partitions,
             TransactionStore(self.client, 50),
         )
@@ -63,6 +63,7 @@ class Broker:
             fixture.metadata,
             fixture.clock,
             fixture.config,
+            18.0,
         )
         self.client.add_listener(self.groups.on_session)
 
@@ -115,20 +116,11 @@ class Broker:
 class GroupCoordinatorFixture:
     """Three brokers on one ZooKeeper."""
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, offset_config: OffsetConfig | None = None) -> None:
         self.server = MemoryZooKeeper()
         self.clock = ManualClock()
-        self.config = {
-            "group.min.session.timeout.ms": 6_000,
-            "group.max.session.timeout.ms": 1_800_000,
-            "group.initial.rebalance.delay.ms": 3_000,
-            "group.max.size": 100,
-            "offsets.retention.minutes": 10_080,
-            "offsets.retention.check.interval.ms": 600_000,
-            "offset.metadata.max.bytes": 4_096,
-            "zookeeper.session.timeout.ms": 18_000,
-            **config,
-        }
+        self.config = GroupConfig(max_size=100)
+        self.offset_config = offset_config or OffsetConfig()
         self.partitions = {T0, T1, U0}
         self.tools = self.server.client()
         run(ensure_paths(self.tools))
@@ -177,7 +169,7 @@ class GroupCoordinatorFixture:
 
 
 RANGE = (("range", b"topics"),)
-LIMITS = GroupLimits(initial_rebalance_delay_ms=3_000)
+LIMITS = GroupConfig(initial_rebalance_delay_ms=3_000)
 
 
 class GroupFixture:
@@ -189,7 +181,7 @@ class GroupFixture:
     ``durable`` is set: then they are durable at once.
     """
 
-    def __init__(self, limits: GroupLimits = LIMITS, *, durable: bool = True) -> None:
+    def __init__(self, limits: GroupConfig = LIMITS, *, durable: bool = True) -> None:
         self.group = GroupMetadata("g", limits)
         self.now = 100.0
         self.durable = durable

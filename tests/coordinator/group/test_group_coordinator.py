@@ -10,6 +10,7 @@ import pytest
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import GroupListing, LeavingMember
+from kafkalite.coordinator.offsets.offset_manager import OffsetConfig
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.znodes.consumers import offset_path
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata
@@ -295,7 +296,7 @@ def test_a_group_that_is_claimed_repeatedly_has_one_watch() -> None:
 
 
 def expiring() -> GroupCoordinatorFixture:
-    fixture = GroupCoordinatorFixture(**{"offsets.retention.minutes": 60})
+    fixture = GroupCoordinatorFixture(OffsetConfig(retention_ms=3_600_000))
     for broker in fixture.brokers.values():
         broker.groups.start()
     return fixture

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.group_metadata import GroupLimits
+from kafkalite.coordinator.group.group_metadata import GroupConfig
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import StoreKind
 from tests.coordinator.group.fixtures import GroupFixture
@@ -190,7 +190,7 @@ def test_an_initial_delay_outlives_the_member_that_began_it() -> None:
 
 
 def test_without_an_initial_delay_the_first_member_is_a_generation() -> None:
-    fixture = GroupFixture(GroupLimits(initial_rebalance_delay_ms=0))
+    fixture = GroupFixture(GroupConfig(initial_rebalance_delay_ms=0))
     ticket = fixture.join("a")
     fixture.advance(0.0)
     assert fixture.joined(ticket).generation == 1

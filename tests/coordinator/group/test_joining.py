@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.group_metadata import GroupLimits
+from kafkalite.coordinator.group.group_metadata import GroupConfig
 from kafkalite.coordinator.group.states import GroupState
 from tests.coordinator.group.fixtures import RANGE, GroupFixture
 
@@ -248,7 +248,7 @@ def test_timeouts_are_those_of_the_last_join() -> None:
 
 
 def test_a_full_group_refuses_new_members() -> None:
-    fixture = GroupFixture(GroupLimits(max_size=2))
+    fixture = GroupFixture(GroupConfig(max_size=2))
     fixture.stable("a", "b")
     refused = fixture.joined(fixture.join("c"))
     assert (refused.error, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
@@ -257,7 +257,7 @@ def test_a_full_group_refuses_new_members() -> None:
 
 
 def test_a_group_above_the_limit_keeps_the_members_that_join_first() -> None:
-    fixture = GroupFixture(GroupLimits(max_size=2))
+    fixture = GroupFixture(GroupConfig(max_size=2))
     fixture.stable("a", "b")
     fixture.join("a", "a-1")
     fixture.join("c")
@@ -268,7 +268,7 @@ def test_a_group_above_the_limit_keeps_the_members_that_join_first() -> None:
 
 
 def test_a_full_group_refuses_the_owner_of_a_pending_id() -> None:
-    fixture = GroupFixture(GroupLimits(max_size=1))
+    fixture = GroupFixture(GroupConfig(max_size=1))
     fixture.join("a", require_known_member_id=True)
     fixture.join("b", require_known_member_id=True)
     first = fixture.join("a", "a-1")

@@ -7,14 +7,14 @@ import random
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
+from kafkalite.coordinator.group.group_metadata import GroupConfig, GroupMetadata
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import JoinAnswer
 from kafkalite.zk.znodes.groups import Generation
 from tests.coordinator.group.fixtures import LIMITS, GroupFixture
 
 
-def successor(fixture: GroupFixture, limits: GroupLimits = LIMITS) -> GroupFixture:
+def successor(fixture: GroupFixture, limits: GroupConfig = LIMITS) -> GroupFixture:
     """The next coordinator after ``fixture``'s, which loads the durable generation."""
     after = GroupFixture(limits)
     after.now = fixture.now + 5.0
@@ -122,7 +122,7 @@ def test_a_group_without_a_stored_generation_is_loaded_empty() -> None:
 def test_a_loaded_group_above_the_maximal_size_rebalances() -> None:
     fixture = GroupFixture()
     fixture.stable("a", "b", "c")
-    after = successor(fixture, GroupLimits(max_size=2))
+    after = successor(fixture, GroupConfig(max_size=2))
     assert after.state() is GroupState.PREPARING_REBALANCE
     tickets = [after.join(name, f"{name}-1") for name in "abc"]
     assert after.joined(tickets[2]).error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -161,7 +161,7 @@ def invariants(fixture: GroupFixture) -> None:
 def test_the_invariants_hold_under_random_events(seed: int) -> None:
     """Members join, sync, leave, stop and rejoin; stores are slow or fail; coordinators die."""
     rng = random.Random(seed)
-    fixture = GroupFixture(GroupLimits(max_size=rng.choice((3, 100))), durable=False)
+    fixture = GroupFixture(GroupConfig(max_size=rng.choice((3, 100))), durable=False)
     players = [Player(f"p{number}", f"i{number}" if number % 3 == 0 else None) for number in range(5)]
     generation = 0
     for _ in range(300):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.offset_manager import OffsetManager
+from kafkalite.coordinator.offsets.offset_manager import OffsetConfig, OffsetManager
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.claims import Claim, ClaimStore
@@ -50,7 +50,7 @@ class OffsetManagerFixture:
     def __init__(self, latency: float | None = None) -> None:
         self.clock = ManualClock()
         self.server = MemoryZooKeeper() if latency is None else MemoryZooKeeper(self.clock, latency)
-        self.config: dict[str, Any] = {"offset.metadata.max.bytes": 4096, "offsets.retention.minutes": 10080}
+        self.config = OffsetConfig()
         self.partitions = {T0, T1, U0}
         self.hand = MemoryZooKeeper.client(self.server)
         if latency is None:

@@ -6,6 +6,7 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.offset_manager import OffsetConfig
 from kafkalite.zk.stores.claims import ClaimLostError
 from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.znodes.consumers import group_path
@@ -82,7 +83,7 @@ def test_odd_names_have_paths_of_their_own(fixture: OffsetManagerFixture) -> Non
 
 
 def test_commits_of_unknown_partitions_and_long_metadata_are_refused(fixture: OffsetManagerFixture) -> None:
-    fixture.config["offset.metadata.max.bytes"] = 3
+    fixture.first.offsets.config = OffsetConfig(max_metadata_size=3)
     missing = TopicPartition("t", 99)
     offsets = {T0: FULL, T1: OffsetAndMetadata(1, metadata="1234"), missing: OffsetAndMetadata(1)}
     assert run(fixture.first.offsets.commit(G, offsets, fixture.first.claim())) == {
@@ -91,7 +92,7 @@ def test_commits_of_unknown_partitions_and_long_metadata_are_refused(fixture: Of
         missing: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert fixture.first.fetch() == {T0: FULL}
-    fixture.config["offset.metadata.max.bytes"] = 1 << 30
+    fixture.first.offsets.config = OffsetConfig(max_metadata_size=1 << 30)
     large = {T1: OffsetAndMetadata(1, metadata="ü" * 150_000), T0: OffsetAndMetadata(1, metadata="x" * 150_001)}
     assert run(fixture.first.offsets.commit(G, large, fixture.first.claim())) == {
         T1: ErrorCode.NONE,

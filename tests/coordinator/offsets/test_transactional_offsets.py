@@ -8,6 +8,7 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.offset_manager import OffsetConfig
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.stores.transactions import NEW, Stored
@@ -257,7 +258,7 @@ def test_only_the_current_producer_of_an_open_transaction_may_stage(
 
 def test_refused_offsets_are_not_staged(txn: Transactions) -> None:
     txn.begin()
-    txn.fixture.config["offset.metadata.max.bytes"] = 0
+    txn.fixture.first.offsets.config = OffsetConfig(max_metadata_size=0)
     assert txn.stage(1) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert txn.stage(1, TopicPartition("none", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert txn.staged == []

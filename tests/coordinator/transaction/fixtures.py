@@ -17,6 +17,7 @@ from kafkalite.coordinator.transaction.values import (
     CoordinatorDependencies,
     MarkerResults,
     ProducerIdAndEpoch,
+    TransactionConfig,
     TransactionMarker,
 )
 from kafkalite.testing.clock import ManualClock
@@ -167,20 +168,14 @@ class Node:
 class TransactionCoordinatorFixture:
     """ZooKeeper, time, the cluster, and brokers 1 to ``brokers``. ``latency``: of ZooKeeper's answers, in seconds."""
 
-    def __init__(self, brokers: int = 2, latency: float = 0.0) -> None:
+    def __init__(self, brokers: int = 2, latency: float = 0.0, config: TransactionConfig | None = None) -> None:
         self.clock = ManualClock()
         self.server = MemoryZooKeeper(self.clock if latency else None, latency)
         self.metadata = MetadataCache()
         self.leaders = Leaders()
         self.groups = Groups()
         self.producer_ids = ProducerIds()
-        self.config: dict[str, Any] = {
-            "transaction.max.timeout.ms": 900_000,
-            "transactional.id.expiration.ms": 604_800_000,
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10_000,
-            "transaction.remove.expired.transaction.cleanup.interval.ms": 3_600_000,
-            "transaction.two.phase.commit.enable": False,
-        }
+        self.config = config or TransactionConfig()
         self._live = {number: Broker(number, ()) for number in range(1, brokers + 1)}
         self.metadata.update_brokers(self._live)
         self.lead(T0, 1)

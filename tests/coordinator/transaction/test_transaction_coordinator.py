@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
-from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionListing
+from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionConfig, TransactionListing
 from kafkalite.zk.zk_client import ConnectionLostError, ZkError
 from kafkalite.zk.znodes.transactions import NO_TIMEOUT, TransactionState
 from tests.coordinator.transaction.fixtures import BASE, T0, T1, T2, TX, TransactionCoordinatorFixture
@@ -192,8 +192,7 @@ def test_two_producers_that_start_at_once_get_different_epochs() -> None:
     ],
 )
 def test_timeouts_are_bounded(timeout_ms: int, enabled: bool, error: ErrorCode) -> None:
-    fixture = TransactionCoordinatorFixture()
-    fixture.config["transaction.two.phase.commit.enable"] = enabled
+    fixture = TransactionCoordinatorFixture(config=TransactionConfig(two_phase_commit_enable=enabled))
     assert fixture.owner.init(timeout_ms=timeout_ms).error is error
 
 

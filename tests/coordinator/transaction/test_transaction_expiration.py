@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
+from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionConfig
 from kafkalite.zk.zk_client import NoNodeError
 from kafkalite.zk.znodes.transactions import NO_TIMEOUT, TransactionState
 from tests.coordinator.transaction.fixtures import T0, T1, TX, TransactionCoordinatorFixture
@@ -44,8 +44,7 @@ def test_the_timeout_of_each_transaction_begins_with_it() -> None:
 
 
 def test_a_two_phase_transaction_has_no_timeout() -> None:
-    fixture = TransactionCoordinatorFixture()
-    fixture.config["transaction.two.phase.commit.enable"] = True
+    fixture = TransactionCoordinatorFixture(config=TransactionConfig(two_phase_commit_enable=True))
     producer = fixture.owner.init(timeout_ms=NO_TIMEOUT).result
     fixture.owner.add(producer, T0)
     fixture.clock.advance(30 * DAY)
@@ -56,8 +55,7 @@ def test_a_two_phase_transaction_has_no_timeout() -> None:
 
 
 def test_an_administrator_ends_a_prepared_one() -> None:
-    fixture = TransactionCoordinatorFixture()
-    fixture.config["transaction.two.phase.commit.enable"] = True
+    fixture = TransactionCoordinatorFixture(config=TransactionConfig(two_phase_commit_enable=True))
     producer = fixture.owner.init(timeout_ms=NO_TIMEOUT).result
     fixture.owner.add(producer, T0)
     assert fixture.owner.init(timeout_ms=1).error is E.CONCURRENT_TRANSACTIONS
@@ -96,8 +94,7 @@ def test_idle_ids_expire(ended: bool) -> None:
 
 
 def test_used_ids_do_not_expire() -> None:
-    fixture = TransactionCoordinatorFixture()
-    fixture.config["transaction.two.phase.commit.enable"] = True
+    fixture = TransactionCoordinatorFixture(config=TransactionConfig(two_phase_commit_enable=True))
     prepared = run(fixture.owner.coordinator.init_producer_id(TX, NO_TIMEOUT))
     fixture.owner.add(prepared, T0)
     fixture.clock.advance(30 * DAY)

@@ -206,7 +206,7 @@ def test_an_assignment_belongs_to_the_group_of_its_request() -> None:
 
 def test_an_assignment_of_a_removed_group_ends_no_generation() -> None:
     late, committed = Owned("g", 5, "late", ()), ("g", "t-0", 1, 1)
-    begun = [Owned("g", 1, "new", ("t-0",)), OffsetCommitting(*committed)]
+    begun: list[Event] = [Owned("g", 1, "new", ("t-0",)), OffsetCommitting(*committed)]
     assert check([Syncing("g", "late"), GroupRemoved("g"), late, *begun, OffsetCommitted(*committed)]) == []
     found = check([GroupRemoved("g"), late, *begun, OffsetCommitted(*committed)])
     assert [breach.rule for breach in found] == [Rule.GENERATION]

@@ -13,6 +13,7 @@ from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.services import BrokerServices
 from kafkalite.broker.config_keys import BROKER_CONFIGS
 from kafkalite.broker.coordinators import Coordinators
+from kafkalite.broker.settings import api_config
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import FileRegion, Part, TopicPartition
@@ -187,7 +188,7 @@ class Brokers(SimCluster):
             producer_ids,
             lambda target: cast("Any", Wire(self, target.id)),
             self.clock,
-            config,
+            config.values,
             random.Random(broker.id),
         )
         coordinators.start()
@@ -197,7 +198,7 @@ class Brokers(SimCluster):
             BrokerServices(
                 broker_id=broker.id,
                 cluster_id="cluster",
-                config=config,
+                api_config=api_config(config.values),
                 metadata=broker.metadata,
                 replicas=broker.manager,
                 partitions=broker.manager.replicas,

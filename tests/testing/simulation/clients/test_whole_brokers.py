@@ -101,6 +101,11 @@ class Stage:
                 return state.leader
         return -1
 
+    def verifies_transactions(self) -> list[bool]:
+        """For each broker, whether it checks batches of transactions."""
+        found = (broker.services for broker in self.cluster.brokers.values())
+        return [services.transactions.verifier.is_enabled for services in found if services is not None]
+
     def of(self, kind: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
@@ -194,6 +199,11 @@ def test_the_requests_of_an_administrator_are_answered() -> None:
         assert found.do(lambda: admin.alter_configs(TOPIC, "t", {"segment.bytes": "4096"})) is E.NONE
         assert found.do(lambda: admin.alter_configs(TOPIC, "t", {"segment.bytes": "much"})) is E.INVALID_CONFIG
         assert found.do(lambda: admin.alter_configs(BROKER, "2", {"background.threads": "8"})) is E.NONE
+        off = {"transaction.partition.verification.enable": "false"}
+        assert found.do(lambda: admin.alter_configs(BROKER, "", off)) is E.NONE
+        assert found.verifies_transactions() == [True, True, True]
+        found.run(1.0)
+        assert found.verifies_transactions() == [False, False, False]
         producer = found.start(Producer, ProducerSettings("p", ("t",), rate=20.0, most=60))
         found.run(5.0)
         found.stop(producer)

@@ -7,7 +7,7 @@ Answers to: ``kafka.coordinator.group.{DelayedJoin,DelayedSync,DelayedHeartbeat}
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import cast
@@ -16,6 +16,7 @@ from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.tasks import Future, Lane, sleep
+from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.group_metadata import GroupMetadata
 from kafkalite.coordinator.group.group_stats import GroupStats
 from kafkalite.coordinator.group.states import GroupState
@@ -58,6 +59,8 @@ class CoordinatedGroup:
         self._stats = GroupStats() if stats is None else stats
         self.core = core
         self.claim = claim
+        self.pending_txn_offset_commits: list[Collection[TopicPartition]] = []
+        """The partitions of each TxnOffsetCommit that was accepted and is not durable yet."""
         self._store = store
         self._clock = clock
         self._on_lost = on_lost

@@ -62,6 +62,8 @@ class GroupOffsets:
         error = coordinated.check_commit(request.member_id, request.generation, request.instance_id, transactional=True)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(request.offsets, error)
+        partitions = request.offsets.keys()
+        coordinated.pending_txn_offset_commits.append(partitions)
         try:
             error = await self._offsets.stage(request.group, coordinated.claim, request.producer, request.offsets)
         except ClaimLostError:
@@ -69,6 +71,8 @@ class GroupOffsets:
             error = ErrorCode.NOT_COORDINATOR
         except ZkError:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        finally:
+            coordinated.pending_txn_offset_commits.remove(partitions)
         return dict.fromkeys(request.offsets, error)
 
     async def fetch(
@@ -76,14 +80,24 @@ class GroupOffsets:
     ) -> FetchedOffsets:
         """Committed offsets of ``partitions`` (``None``: of all).
 
-        Raises :class:`ApiError` if the group is not coordinated here or cannot be read.
+        ``require_stable``: UNSTABLE_OFFSET_COMMIT for each partition where a transaction that is not decided has
+        committed an offset, or is about to. Raises :class:`ApiError` if the group is not coordinated here or cannot be
+        read.
         """
-        if await self._groups.obtain(group, create=False) is None:
+        coordinated = await self._groups.obtain(group, create=False)
+        if coordinated is None:
             return {}
+        # Before the offsets are read, because those that become durable meanwhile may be missing there. A member of an
+        # earlier generation commits them, so the caller would read the same records.
+        unstable: set[TopicPartition] = set()
+        if require_stable:
+            unstable.update(*coordinated.pending_txn_offset_commits)
         try:
-            return await self._offsets.fetch(group, partitions, require_stable=require_stable)
+            found = await self._offsets.fetch(group, partitions, require_stable=require_stable)
         except ZkError as error:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
+        wanted = unstable if partitions is None else unstable.intersection(partitions)
+        return {**found, **dict.fromkeys(sorted(wanted), ErrorCode.UNSTABLE_OFFSET_COMMIT)}
 
     async def delete(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetErrors:
         """Delete offsets; an error for each partition. Raises :class:`ApiError` for the request as a whole."""

@@ -8,14 +8,16 @@ import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future, deferred
+from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.values import OffsetCommitRequest, TxnOffsetCommitRequest
+from kafkalite.coordinator.offsets.transactional_offsets import TransactionalOffsets
 from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.zk_client import ConnectionLostError
 from kafkalite.zk.znodes.consumers import offset_path
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 from tests.coordinator.group.fixtures import T0, T1, U0, Broker, G, GroupCoordinatorFixture
-from tests.support import run
+from tests.support import Started, run
 
 NONE = ErrorCode.NONE
 
@@ -74,6 +76,41 @@ def test_commits_that_wait_for_the_claim_are_written_in_the_order_in_which_they_
     loaded.callback(None)
     assert [run(commit) for commit in commits] == [{T0: NONE}] * 3
     assert broker.fetch() == {T0: 7}
+
+
+# trap: kafkalite/coordinator/group/group_offsets.py: A TxnOffsetCommit that was accepted in one generation becomes
+# durable after a member of the next generation has fetched the offsets, and both read the same records.
+@pytest.mark.parametrize("partitions", [None, (T0, T1)])
+def test_offsets_that_a_transaction_is_about_to_commit_are_unstable(
+    partitions: tuple[TopicPartition, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    assert broker.commit(7) is NONE
+    durable: Future[ErrorCode] = Future()
+    monkeypatch.setattr(TransactionalOffsets, "stage", lambda *_: durable)
+    request = TxnOffsetCommitRequest(G, TxnProducer("tid", 1, 0), {T0: OffsetAndMetadata(8)})
+    staging = Started(broker.groups.offsets.txn_commit(request))
+    fetch = broker.groups.offsets.fetch
+    assert run(fetch(G, partitions, require_stable=True))[T0] is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert run(fetch(G, (T1,), require_stable=True)) == {}
+    assert broker.fetch() == {T0: 7}
+
+    load = Future[None]()
+    read = broker.offsets.fetch
+
+    async def read_late(*arguments: Any, **options: Any) -> Any:
+        found = await read(*arguments, **options)
+        await load
+        return found
+
+    monkeypatch.setattr(broker.offsets, "fetch", read_late)
+    late = Started(fetch(G, partitions, require_stable=True))
+    durable.callback(NONE)
+    assert staging.result == {T0: NONE}
+    load.callback(None)
+    assert late.result[T0] is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert run(fetch(G, partitions, require_stable=True))[T0] == run(fetch(G, partitions))[T0] != NONE
 
 
 def test_each_partition_is_answered_for_itself() -> None:

@@ -20,6 +20,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, deferred, spawn
 from kafkalite.common.types import Part
 from kafkalite.network.endpoint_security import PLAINTEXT_CLIENT, ClientSecurity
+from kafkalite.network.handshakes import Handshakes
 from kafkalite.network.output_queue import OutputQueue, WriteResult
 from kafkalite.network.reactor import DelayedCall, ReactorSockets
 from kafkalite.network.sockets import Socket, Sockets
@@ -194,7 +195,7 @@ class BrokerConnection:
         """Use ``sock``, which is connected or connecting."""
         if self._security.tls is not None:
             sock = TlsSocket(sock, self._security.tls, is_server=False, server_name=self.host)
-            channel = TlsChannel(self._reactor, sock)
+            channel = TlsChannel(self._reactor, sock, Handshakes(None))
             channel.attach(self)
             self._reactor = channel
         self._sock = sock

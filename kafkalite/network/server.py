@@ -28,7 +28,7 @@ from kafkalite.network.connection_quotas import ConnectionQuotas
 from kafkalite.network.connection_totals import ConnectionTotals
 from kafkalite.network.endpoint_security import PLAINTEXT, ListenerSecurity
 from kafkalite.network.failed_authentications import FailedAuthentications
-from kafkalite.network.handshake_turns import HandshakeTurns
+from kafkalite.network.handshakes import Handshakes
 from kafkalite.network.limits import NetworkLimits
 from kafkalite.network.listener import Listener
 from kafkalite.network.output_queue import is_resident, read_ahead
@@ -83,7 +83,7 @@ class KafkaServer:
         self.complaints = RateLimitedLog(log, now)
         self.memory = RequestMemory(self.limits.max_inflight_bytes)
         self.is_stopping = False
-        self._handshakes = HandshakeTurns(reactor, now)
+        self._handshakes = Handshakes(executor)
         self.failed_authentications = FailedAuthentications(log, now, record=record)
         self.totals = ConnectionTotals()
         self._executor = executor

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from twisted.python.failure import Failure
 
-from kafkalite.network.handshake_turns import HandshakeTurns
+from kafkalite.network.handshakes import Handshakes, Outcome
 from kafkalite.network.reactor import DelayedCall, ReactorSockets, ReadDescriptor, WriteDescriptor
 from kafkalite.network.tls_socket import HandshakeError, TlsSocket
 
@@ -36,12 +36,13 @@ class TlsChannel:
     """Stands between the reactor and the connection that :meth:`attach` names, whose reactor it is.
 
     It calls the connection as the reactor would, from the end of the handshake on; and also when decrypted bytes wait
-    in memory, of which the reactor knows nothing. With ``turns``, many handshakes at once leave time for other events.
+    in memory, of which the reactor knows nothing. ``handshakes`` computes the handshake.
     """
 
-    def __init__(self, reactor: ReactorSockets, sock: TlsSocket, turns: HandshakeTurns | None = None) -> None:
+    def __init__(self, reactor: ReactorSockets, sock: TlsSocket, handshakes: Handshakes) -> None:
         self._reactor = reactor
-        self._turns = turns
+        self._handshakes = handshakes
+        self._is_computing = False
         self._sock = sock
         self._fd = sock.fileno()
         self._owner: TlsOwner | None = None
@@ -102,57 +103,83 @@ class TlsChannel:
 
     def doRead(self) -> None:  # noqa: N802
         """Encrypted bytes have come, or the peer has closed."""
-        if self._sock.is_established:
+        if self._sock.is_established and not self._is_computing:
             self._read()
         else:
-            self._take_turn()
+            self._shake_hands()
 
     def doWrite(self) -> None:  # noqa: N802
         """The socket is connected, or takes more bytes."""
         owner = self._owner
         assert owner is not None
-        if not self._sock.is_established:
-            self._take_turn()
+        if self._is_computing or not self._sock.is_established:
+            self._shake_hands()
         elif self._writes:
             owner.doWrite()
         else:
             self._flush()
 
-    def _take_turn(self) -> None:
-        if self._turns is None:
-            self._go_on()
-        elif not self._turns.run(self._go_on, is_begun=self._sock.has_begun):
-            # Its turn will come: the reactor need not say again that the socket is ready.
-            self._reactor.removeReader(self)
-            self._reactor.removeWriter(self)
-
-    def _go_on(self) -> None:
-        # The owner may have closed while this waited for its turn.
-        if (self._reads or self._writes) and self._shake_hands():
-            self._read()
-
-    def _shake_hands(self) -> bool:
-        """Go on with the handshake; whether it is complete, and the owner served from now on."""
-        owner = self._owner
+    def _shake_hands(self) -> None:
+        """Go on with the handshake: the socket is ready."""
+        if self._is_computing:
+            self._unwatch()
+            return
+        owner, sock = self._owner, self._sock
         assert owner is not None
         try:
-            complete = self._sock.handshake()
-        except HandshakeError as error:
-            owner.tls_failed(str(error))
-            return False
+            if sock.has_unsent:
+                sock.flush()
+            may_go_on = sock.receive_handshake()
         except OSError as error:
-            owner.connectionLost(Failure(error))  # type: ignore[no-untyped-call]
-            return False
-        if complete and not self._reads:
-            self._reactor.removeReader(self)
-        else:
-            self._reactor.addReader(self)
-        self._watch_writes(self._sock.has_unsent or (complete and self._writes))
-        if complete:
+            self._fail(error)
+            return
+        if not may_go_on:
+            self._wait_for_more()
+            return
+        # The outcome says for what to watch: the bytes that have come are taken.
+        self._is_computing = True
+        self._unwatch()
+        self._handshakes.run(sock.compute_handshake, self._computed, is_begun=sock.has_begun)
+
+    def _computed(self, outcome: Outcome) -> None:
+        self._is_computing = False
+        # The owner may have closed meanwhile.
+        if not self._reads and not self._writes:
+            return
+        owner, sock = self._owner, self._sock
+        assert owner is not None
+        try:
+            # Also after a failure, of which OpenSSL tells the peer.
+            sock.flush()
+        except OSError as error:
+            outcome = outcome if isinstance(outcome, Exception) else error
+        if isinstance(outcome, Exception):
+            self._fail(outcome)
+        elif outcome:
+            if self._reads:
+                self._reactor.addReader(self)
+            self._watch_writes(sock.has_unsent or self._writes)
             owner.tls_established()
+            self._read()
         else:
-            owner.tls_holds(self._sock.handshake_memory)
-        return complete
+            self._shake_hands()
+
+    def _wait_for_more(self) -> None:
+        assert self._owner is not None
+        self._reactor.addReader(self)
+        self._watch_writes(self._sock.has_unsent)
+        self._owner.tls_holds(self._sock.handshake_memory)
+
+    def _fail(self, error: Exception) -> None:
+        assert self._owner is not None
+        if isinstance(error, HandshakeError):
+            self._owner.tls_failed(str(error))
+        else:
+            self._owner.connectionLost(Failure(error))  # type: ignore[no-untyped-call]
+
+    def _unwatch(self) -> None:
+        self._reactor.removeReader(self)
+        self._reactor.removeWriter(self)
 
     def _flush(self) -> None:
         assert self._owner is not None

@@ -44,7 +44,9 @@ class HandshakeError(OSError):
 
 
 class TlsSocket:
-    """A :class:`kafkalite.network.sockets.Socket` that encrypts. Call :meth:`handshake` until it returns ``True``.
+    """A :class:`kafkalite.network.sockets.Socket` that encrypts, once the handshake is complete.
+
+    For each step of the handshake call :meth:`receive_handshake`, :meth:`compute_handshake` and :meth:`flush`.
 
     A buffer that was offered to :meth:`send` and its kin is taken as a whole piece of at most :data:`PIECE` bytes, once
     its last encrypted byte is sent; until then they raise ``BlockingIOError``, and the next call must offer the same
@@ -112,40 +114,46 @@ class TlsSocket:
 
     # The handshake.
 
-    def handshake(self) -> bool:
-        """Go on with the handshake as far as the bytes that have come allow; whether it is complete.
+    def receive_handshake(self) -> bool:
+        """Take the bytes of the handshake that have come; whether :meth:`compute_handshake` is the next step.
 
-        The last bytes of it may still wait in :attr:`has_unsent`. Raises :class:`HandshakeError`, and ``OSError`` if
-        the connection failed.
+        Raises :class:`HandshakeError`, and ``OSError`` if the connection failed.
         """
-        if not self.has_begun and not self._begin():
+        if not self.has_begun:
+            return not self._is_server or self._receive_first()
+        if not self._receive():
+            if self._ended:
+                raise HandshakeError("closed by the peer during the TLS handshake")
             return False
-        while not self.is_established:
-            try:
-                self._tls.do_handshake()
-                self.is_established = True
-                # The peer may have sent more behind its last message of the handshake.
-                self._starved = False
-            except ssl.SSLWantReadError:
-                self.flush()
-                if not self._receive():
-                    if self._ended:
-                        raise HandshakeError("closed by the peer during the TLS handshake") from None
-                    return False
-                self._has_replied = True
-            except ssl.SSLError as error:
-                self._say_goodbye()
-                raise HandshakeError(reason_of(error)) from None
-        self.flush()
+        self._has_replied = True
         return True
 
-    def _begin(self) -> bool:
-        """Make OpenSSL's state; for a server once the first record is complete, because it takes 40 KB of memory.
+    def compute_handshake(self) -> bool:
+        """Compute the next step of the handshake; whether it is complete. :meth:`flush` then sends what it gave.
+
+        It touches no descriptor, and may run in any thread while no other method is called. Raises
+        :class:`HandshakeError`.
+        """
+        if not self.has_begun:
+            self._begin()
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise HandshakeError(reason_of(error)) from None
+        self.is_established = True
+        # The peer may have sent more behind its last message of the handshake.
+        self._starved = False
+        return True
+
+    def _receive_first(self) -> bool:
+        """Take the first record, without a state of OpenSSL, which takes 40 KB of memory; whether it is complete.
 
         A client that stalls before takes only what it has sent.
         """
         first = self._first
-        while self._is_server and len(first) < _RECORD_HEAD + _record_size(first):
+        while len(first) < _RECORD_HEAD + _record_size(first):
             try:
                 count = self._sock.recv_into(_chunk_view)
             except (BlockingIOError, InterruptedError):
@@ -155,6 +163,10 @@ class TlsSocket:
                     raise HandshakeError("closed by the peer during the TLS handshake")
                 raise ConnectionAbortedError("closed by the peer before the TLS handshake")
             first += _chunk_view[:count]
+        return True
+
+    def _begin(self) -> None:
+        first = self._first
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = self._context.wrap_bio(self._incoming, self._outgoing, self._is_server, self._server_name)
@@ -163,7 +175,6 @@ class TlsSocket:
         self._has_replied = len(first) > _RECORD_HEAD + _record_size(first)
         self._first = bytearray()
         self.has_begun = True
-        return True
 
     # Reading.
 

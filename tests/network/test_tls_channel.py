@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -15,15 +15,15 @@ from kafkalite.common.tasks import Future, deferred
 from kafkalite.network.client import BrokerConnection
 from kafkalite.network.connection import Connection
 from kafkalite.network.endpoint_security import ClientSecurity, ListenerSecurity
-from kafkalite.network.handshake_turns import BUDGET, HandshakeTurns
 from kafkalite.network.limits import NetworkLimits
 from kafkalite.network.sockets import OsSockets
 from kafkalite.network.tls_channel import TlsChannel
 from kafkalite.network.tls_socket import PIECE, TlsSocket
-from tests.network.fakes import FakeReactor, Harness, answers, echo, frame
+from tests.network.fakes import FakeReactor, Harness, ManualExecutor, answers, echo, frame
 from tests.network.tls_peers import (
     Wire,
     client_context,
+    handshake,
     random_bytes,
     read_all,
     send_all,
@@ -38,8 +38,13 @@ SSL = ListenerSecurity("SSL", tls=server_context)
 class TlsChannelFixture:
     """A server, and one client that speaks TLS to it."""
 
-    def __init__(self, security: ListenerSecurity = SSL, limits: NetworkLimits | None = None) -> None:
-        self.harness = Harness(limits)
+    def __init__(
+        self,
+        security: ListenerSecurity = SSL,
+        limits: NetworkLimits | None = None,
+        executor: ManualExecutor | None = None,
+    ) -> None:
+        self.harness = Harness(limits, executor)
         self.harness.handler.answer = echo
         self.wire, below = wires()
         self.client = TlsSocket(below, client_context(identified=True), is_server=False, server_name="broker")
@@ -71,7 +76,7 @@ class TlsChannelFixture:
 
     def establish(self) -> TlsChannelFixture:
         for _ in range(4):
-            self.client.handshake()
+            handshake(self.client)
             self.pump()
         assert self.client.is_established
         return self
@@ -181,7 +186,7 @@ def test_a_client_that_only_looks_whether_the_port_is_open_is_not_reported(caplo
 def test_a_client_that_stalls_in_its_handshake_is_closed_after_the_idle_timeout() -> None:
     fixture = TlsChannelFixture(limits=NetworkLimits(idle_timeout=10))
     fixture.harness.server.open()
-    fixture.client.handshake()
+    handshake(fixture.client)
     hello = bytes(fixture.wire.incoming)
     fixture.wire.incoming.clear()
     for byte in hello[:30]:
@@ -231,7 +236,7 @@ class Link:
                     descriptor.doRead()
             self.reactor.turn()
             try:
-                self.server.handshake()
+                handshake(self.server)
             except OSError:
                 self.server.close()
 
@@ -264,102 +269,37 @@ def test_a_broker_does_not_connect_to_one_that_it_cannot_identify(trusts: bool, 
     assert why in outcome
 
 
-class TurningReactor:
-    """A reactor of which each turn makes the calls that were planned before it, as Twisted's does."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.planned: list[Callable[..., object]] = []
-
-    def seconds(self) -> float:
-        return self.now
-
-    def callLater(self, delay: float, call: Callable[..., object], /, *_: object) -> Any:  # noqa: N802
-        assert delay == 0
-        self.planned.append(call)
-
-    def turn(self) -> None:
-        planned, self.planned = self.planned, []
-        for call in planned:
-            call()
-
-
-def test_handshakes_leave_time_for_other_events() -> None:
-    reactor = TurningReactor()
-    turns = HandshakeTurns(reactor, reactor.seconds)
-    done: list[int] = []
-
-    def step(number: int) -> None:
-        done.append(number)
-        reactor.now += BUDGET / 2.5
-
-    at_once = [turns.run(partial(step, number), is_begun=False) for number in range(10)]
-    assert at_once == [True] * 3 + [False] * 7
-    counts = []
-    while len(done) < 10:
-        reactor.turn()
-        counts.append(len(done))
-    assert counts == [6, 9, 10]
-    assert done == list(range(10))
-    reactor.turn()
-    assert reactor.planned == []
-    assert turns.run(partial(step, 10), is_begun=False)
-
-
-def test_handshakes_that_have_begun_go_on_before_others_begin_but_not_all_of_them() -> None:
-    reactor = TurningReactor()
-    turns = HandshakeTurns(reactor, reactor.seconds)
-    done: list[str] = []
-
-    def step(name: str) -> None:
-        done.append(name)
-        reactor.now += BUDGET / 2.5
-
-    assert turns.run(lambda: setattr(reactor, "now", BUDGET), is_begun=False)
-    for name in ("new 1", "new 2", "new 3"):
-        assert not turns.run(partial(step, name), is_begun=False)
-    for number in range(4):
-        assert not turns.run(partial(step, f"begun {number}"), is_begun=True)
-    reactor.turn()
-    assert done == ["new 1", "begun 0", "begun 1"]
-    reactor.turn()
-    assert done[3:] == ["new 2", "begun 2", "begun 3"]
-    reactor.turn()
-    assert done[6:] == ["new 3"]
-
-
-def spend_the_turn(fixture: TlsChannelFixture) -> None:
-    """Other handshakes have used up the time of this turn."""
-    turns, reactor = fixture.harness.server._handshakes, fixture.harness.reactor
-    while turns.run(lambda: setattr(reactor, "rightNow", reactor.rightNow + BUDGET), is_begun=False):
-        pass
-
-
-def test_a_handshake_that_waits_for_its_turn_is_not_watched_until_then() -> None:
-    fixture = TlsChannelFixture()
-    spend_the_turn(fixture)
-    fixture.client.handshake()
-    (channel,) = fixture.harness.reactor.readers
+# trap: kafkalite/network/handshakes.py: The signatures of many handshakes keep all other clients waiting.
+def test_a_handshake_is_computed_off_the_reactor_and_is_not_watched_meanwhile() -> None:
+    executor = ManualExecutor()
+    fixture = TlsChannelFixture(executor=executor)
+    reactor = fixture.harness.reactor
+    handshake(fixture.client)
+    (channel,) = reactor.readers
     channel.doRead()
-    assert fixture.harness.reactor.readers == set()
-    assert not fixture.wire.sends
-    fixture.harness.reactor.turn()
-    assert fixture.harness.reactor.readers == {channel}
-    assert fixture.wire.sends
-    fixture.establish()
+    assert reactor.readers == reactor.writers == set()
+    # As if the reactor had another event of the socket at hand.
+    channel.doRead()
+    assert len(executor.work) == 1 and not fixture.wire.sends
+    executor.do_one()
+    assert reactor.readers == {channel} and fixture.wire.sends
+    handshake(fixture.client)
+    channel.doRead()
+    executor.do_one()
+    assert fixture.client.is_established
     assert fixture.ask(frame(1, b"one")) == [(1, b"one")]
+    assert executor.work == []
 
 
-def test_a_handshake_that_waits_for_its_turn_may_be_closed() -> None:
-    fixture = TlsChannelFixture()
-    spend_the_turn(fixture)
-    fixture.client.handshake()
+def test_a_connection_may_be_closed_while_its_handshake_is_computed() -> None:
+    executor = ManualExecutor()
+    fixture = TlsChannelFixture(executor=executor)
+    handshake(fixture.client)
     channel = fixture.channel
     assert channel is not None
     channel.doRead()
     fixture.connection.close("test")
-    fixture.harness.reactor.turn()
-    fixture.harness.reactor.turn()
+    executor.do_one()
     assert fixture.harness.reactor.readers == fixture.harness.reactor.writers == set()
     assert not fixture.wire.sends
 
@@ -377,7 +317,7 @@ PIECES = 1_000_000 if SOAK else 1000
 def hello() -> bytes:
     """The first message of a client."""
     above, below = wires()
-    TlsSocket(below, client_context(), is_server=False, server_name="broker").handshake()
+    handshake(TlsSocket(below, client_context(), is_server=False, server_name="broker"))
     return bytes(above.incoming)
 
 

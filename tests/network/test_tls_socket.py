@@ -15,6 +15,7 @@ from tests.network.tls_peers import (
     attempts,
     client_context,
     established,
+    handshake,
     pair,
     random_bytes,
     read_all,
@@ -40,12 +41,12 @@ def test_both_ends_agree_and_bytes_are_not_seen_on_the_wire() -> None:
 
 def test_a_handshake_goes_on_with_every_byte() -> None:
     server, client = pair()
-    assert not client.handshake()
+    assert not handshake(client)
     hello = bytes(wire(server).incoming)
     wire(server).incoming.clear()
     steps = []
     for byte in hello:
-        steps.append(server.handshake())
+        steps.append(handshake(server))
         wire(server).incoming.append(byte)
     assert not any(steps)
     shake_hands(server, client)
@@ -55,9 +56,9 @@ def test_a_handshake_goes_on_with_every_byte() -> None:
 
 def test_a_handshake_waits_for_a_wire_that_takes_nothing() -> None:
     server, client = pair()
-    client.handshake()
+    handshake(client)
     wire(server).room = 100
-    assert not server.handshake()
+    assert not handshake(server)
     assert server.has_unsent
     wire(server).room = 1 << 20
     server.flush()
@@ -67,11 +68,11 @@ def test_a_handshake_waits_for_a_wire_that_takes_nothing() -> None:
 
 def test_a_request_may_come_with_the_last_message_of_the_handshake() -> None:
     server, client = pair()
-    client.handshake()
-    server.handshake()
-    assert client.handshake()
+    handshake(client)
+    handshake(server)
+    assert handshake(client)
     client.send(b"early")
-    assert server.handshake()
+    assert handshake(server)
     assert server.has_pending
     assert read_all(server) == b"early"
     assert not server.has_pending
@@ -92,7 +93,7 @@ def test_a_handshake_fails_with_a_reason_at_both_ends(
     for _ in range(3):
         for index in (1, 0):
             try:
-                ends[index].handshake()
+                handshake(ends[index])
             except HandshakeError as error:
                 said[index] = said[index] or str(error)
     assert server_says in said[0]
@@ -120,7 +121,7 @@ def test_no_bytes_raise_anything_but_an_error_of_the_connection() -> None:
     """Damaged first messages, damaged messages of a handshake that goes on, and damaged records after it."""
     rng = random.Random(13)
     _, client = pair()
-    client.handshake()
+    handshake(client)
     hello = bytes(wire(client).peer.incoming)
     refused = 0
     for number in range(600):
@@ -130,12 +131,12 @@ def test_no_bytes_raise_anything_but_an_error_of_the_connection() -> None:
         elif number % 10 < 5:
             wire(server).incoming += hello
         else:
-            client.handshake()
-            server.handshake()
-            client.handshake()
+            handshake(client)
+            handshake(server)
+            handshake(client)
         wire(server).incoming[:] = damaged(rng, bytes(wire(server).incoming))
         try:
-            if server.handshake():
+            if handshake(server):
                 read_all(server)
         except OSError as error:
             assert isinstance(error, (HandshakeError, ConnectionError))
@@ -154,39 +155,39 @@ def test_bytes_that_are_no_tls_are_refused(garbage: bytes) -> None:
     server, _ = pair()
     wire(server).incoming += garbage
     with pytest.raises(HandshakeError):
-        server.handshake()
+        handshake(server)
 
 
 # trap: kafkalite/network/tls_socket.py: OpenSSL takes 40 KB for a client that has sent one byte.
 def test_a_client_that_stalls_in_its_first_record_takes_no_memory_of_openssl() -> None:
     server, client = pair()
-    client.handshake()
+    handshake(client)
     hello = bytes(wire(server).incoming)
     wire(server).incoming[:] = hello[:-1]
-    assert not server.handshake()
+    assert not handshake(server)
     assert not server.has_begun
     wire(server).incoming += hello[-1:]
-    assert not server.handshake()
+    assert not handshake(server)
     assert server.has_begun
 
 
 @pytest.mark.parametrize("sent", [0, 1, 50])
 def test_the_end_of_the_wire_in_the_first_record_is_an_error_of_the_connection(sent: int) -> None:
     server, client = pair()
-    client.handshake()
+    handshake(client)
     del wire(server).incoming[sent:]
     wire(client).close()
     with pytest.raises(HandshakeError if sent else ConnectionAbortedError, match="closed by the peer"):
-        server.handshake()
+        handshake(server)
 
 
 def test_the_end_of_the_wire_ends_a_handshake() -> None:
     server, client = pair()
-    client.handshake()
-    server.handshake()
+    handshake(client)
+    handshake(server)
     wire(client).close()
     with pytest.raises(HandshakeError, match="closed by the peer"):
-        server.handshake()
+        handshake(server)
 
 
 @pytest.mark.parametrize("size", [1, RECORD, RECORD + 1, PIECE, PIECE + 1, 3 * PIECE + 7])

@@ -14,7 +14,7 @@ from kafkalite.network.endpoint_security import ListenerSecurity
 from kafkalite.network.tls_socket import BEGUN, BEGUN_WITH_CERTIFICATE, TlsSocket
 from kafkalite.network.unauthenticated_clients import MEMORY, PATIENCE, SMALL, UnauthenticatedClients
 from tests.network.fakes import FakeSocket, Harness
-from tests.network.tls_peers import client_context, server_context, wires
+from tests.network.tls_peers import client_context, handshake, server_context, wires
 
 FRAME = 524_288
 
@@ -178,7 +178,7 @@ def test_handshakes_that_stall_are_bounded_together(asks: bool, expected: int, m
     for number in range(bound // expected + 20):
         above, below = wires()
         client = TlsSocket(below, client_context(identified=asks), is_server=False, server_name="broker")
-        client.handshake()
+        handshake(client)
         before = set(harness.reactor.readers)
         server.accepted(above, ("10.0.0.1", number), "SSL", security)
         (channel,) = harness.reactor.readers - before
@@ -201,7 +201,7 @@ def test_handshakes_that_stall_are_bounded_together(asks: bool, expected: int, m
     assert bound - expected < server.unauthenticated._total
     # The last one is served although the others stall.
     for _ in range(3):
-        client.handshake()
+        handshake(client)
         channel.doRead()
         harness.reactor.turn()
     assert client.is_established

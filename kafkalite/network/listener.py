@@ -28,7 +28,8 @@ class Listener:
     how many seconds no other is accepted. Where ``has_slot`` says no, none is until :meth:`resume`.
     """
 
-    AT_ONCE = 64
+    AT_ONCE = 4
+    """One takes a tenth of a millisecond."""
 
     def __init__(
         self,

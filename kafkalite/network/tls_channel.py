@@ -42,7 +42,7 @@ class TlsChannel:
     def __init__(self, reactor: ReactorSockets, sock: TlsSocket, handshakes: Handshakes) -> None:
         self._reactor = reactor
         self._handshakes = handshakes
-        self._is_computing = False
+        self._is_shaking_hands = False
         self._sock = sock
         self._fd = sock.fileno()
         self._owner: TlsOwner | None = None
@@ -103,7 +103,7 @@ class TlsChannel:
 
     def doRead(self) -> None:  # noqa: N802
         """Encrypted bytes have come, or the peer has closed."""
-        if self._sock.is_established and not self._is_computing:
+        if self._sock.is_established and not self._is_shaking_hands:
             self._read()
         else:
             self._shake_hands()
@@ -112,7 +112,7 @@ class TlsChannel:
         """The socket is connected, or takes more bytes."""
         owner = self._owner
         assert owner is not None
-        if self._is_computing or not self._sock.is_established:
+        if self._is_shaking_hands or not self._sock.is_established:
             self._shake_hands()
         elif self._writes:
             owner.doWrite()
@@ -120,31 +120,35 @@ class TlsChannel:
             self._flush()
 
     def _shake_hands(self) -> None:
-        """Go on with the handshake: the socket is ready."""
-        if self._is_computing:
-            self._unwatch()
-            return
-        owner, sock = self._owner, self._sock
-        assert owner is not None
+        """The socket is ready: let the handshake go on, which then says for what to watch."""
+        self._reactor.removeReader(self)
+        self._reactor.removeWriter(self)
+        if not self._is_shaking_hands:
+            self._is_shaking_hands = True
+            self._handshakes.run(self, is_begun=self._sock.has_begun)
+
+    def receive(self) -> bool:
+        """See :class:`kafkalite.network.handshakes.Handshake`."""
         try:
-            if sock.has_unsent:
-                sock.flush()
-            may_go_on = sock.receive_handshake()
+            if self._is_owned:
+                if self._sock.has_unsent:
+                    self._sock.flush()
+                if self._sock.receive_handshake():
+                    return True
+                self._wait_for_more()
         except OSError as error:
             self._fail(error)
-            return
-        if not may_go_on:
-            self._wait_for_more()
-            return
-        # The outcome says for what to watch: the bytes that have come are taken.
-        self._is_computing = True
-        self._unwatch()
-        self._handshakes.run(sock.compute_handshake, self._computed, is_begun=sock.has_begun)
+        self._is_shaking_hands = False
+        return False
 
-    def _computed(self, outcome: Outcome) -> None:
-        self._is_computing = False
-        # The owner may have closed meanwhile.
-        if not self._reads and not self._writes:
+    def compute(self) -> bool:
+        """See :class:`kafkalite.network.handshakes.Handshake`."""
+        return self._sock.compute_handshake()
+
+    def take(self, outcome: Outcome) -> None:
+        """See :class:`kafkalite.network.handshakes.Handshake`."""
+        self._is_shaking_hands = False
+        if not self._is_owned:
             return
         owner, sock = self._owner, self._sock
         assert owner is not None
@@ -162,7 +166,12 @@ class TlsChannel:
             owner.tls_established()
             self._read()
         else:
-            self._shake_hands()
+            self._wait_for_more()
+
+    @property
+    def _is_owned(self) -> bool:
+        """Whether the owner has not closed."""
+        return self._reads or self._writes
 
     def _wait_for_more(self) -> None:
         assert self._owner is not None
@@ -176,10 +185,6 @@ class TlsChannel:
             self._owner.tls_failed(str(error))
         else:
             self._owner.connectionLost(Failure(error))  # type: ignore[no-untyped-call]
-
-    def _unwatch(self) -> None:
-        self._reactor.removeReader(self)
-        self._reactor.removeWriter(self)
 
     def _flush(self) -> None:
         assert self._owner is not None

@@ -110,8 +110,10 @@ class BrokerServer:
         cluster_id: str,
     ) -> None:
         self.broker_id = broker_id
+        self._cluster_id = cluster_id
         self._edges = edges
         self._config = config
+        self._stores = stores
         self._clock = edges.clock
         self._executor = edges.executor
         self._zk = edges.zk
@@ -123,152 +125,25 @@ class BrokerServer:
         self.events = EventLog(broker_id, self._clock.time_ms)
         """What this broker decided and noticed."""
         self._live: frozenset[int] = frozenset()
-        record = self.events.record
-        listening = config.listening
-        self._channel = ControllerChannel(
-            lambda broker, listener: self._connector(broker, str(broker_id), listener)(),
-            control_versions(config.values["inter.broker.protocol.version"]),
-            listening.control_plane or listening.inter_broker,
-            listening.inter_broker,
-            config.values["controller.socket.timeout.ms"] / 1000,
-        )
-        self._logs = LogManager(
-            config.log_dirs,
-            log_manager_config(config.values),
-            edges.fs,
-            self._clock,
-            self._executor,
-            broker_id,
-            cluster_id,
-            on_dir_failure=self._log_dir_failed,
-            rng=edges.rng,
-            cleaner_pool=edges.cleaners,
-            boot_id=edges.boot_id,
-            record=record,
-        )
-        self._controller = Controller(
-            broker_id,
-            stores,
-            self._channel,
-            self._clock,
-            controller_config(config.values),
-            self._controller_changed,
-            edges.rng,
-            record,
-        )
-        self._config_watcher = ConfigWatcher(
-            broker_id, stores.config, config.dynamic, self._logs, self._controller.unclean_election_allowed, record
-        )
+        self._channel = self._make_controller_channel()
+        self._logs = self._make_log_manager()
+        self._controller = self._make_controller()
+        self._config_watcher = self._make_config_watcher()
         self._security = BrokerSecurity(
             config, edges, stores, self._config_watcher.entities, lambda: self._controller.is_active
         )
-        self._replicas = ReplicaManager(
-            replication_config(config, broker_id),
-            self._logs,
-            self._metadata,
-            stores.isr,
-            self._connect_to_leader,
-            self._config_watcher.topic_config,
-            stores.admin.is_being_deleted,
-            self._broker_epoch,
-            self._clock,
-            lambda: stores.tell_log_dir_event(broker_id),
-            record,
-        )
-        self._topics = TopicAdmin(
-            stores.topics,
-            stores.admin,
-            self._metadata,
-            config.dynamic,
-            topic_defaults(config.values),
-            self._clock,
-            edges.rng,
-        )
-        producer_ids = ProducerIdManager(broker_id, stores.producer_ids.allocate)
-        self._coordinators = Coordinators(
-            broker_id,
-            stores,
-            self._metadata,
-            producer_ids,
-            lambda broker: self._connector(broker, f"broker-{broker_id}-transaction-markers")(),
-            self._clock,
-            config.values,
-            edges.rng,
-            record,
-        )
-        self._watcher = MetadataWatcher(
-            stores.brokers,
-            stores.topics,
-            self._metadata,
-            self._replicas,
-            self._clock,
-            self._topics.metadata_changed,
-        )
-        self._control_plane = ControlPlane(
-            self._metadata,
-            self._replicas,
-            self._controller,
-            self._topics.metadata_changed,
-            self._broker_epoch,
-            self._clock.monotonic,
-            self._watcher.controller_spoke,
-            listening.inter_broker,
-            listening.control_plane,
-        )
-        self.services = BrokerServices(
-            broker_id=broker_id,
-            cluster_id=cluster_id,
-            api_config=api_config(config.values),
-            metadata=self._metadata,
-            replicas=self._replicas,
-            partitions=self._replicas.replicas,
-            offset_queries=self._replicas.offset_queries,
-            logs=self._logs,
-            controller=self._controller,
-            control=self._control_plane,
-            topics=self._topics,
-            configs=ConfigAdmin(broker_id, stores.config, self._metadata, config.dynamic),
-            config_store=stores.config,
-            tokens=self._security.tokens,
-            producer_ids=producer_ids,
-            offsets=self._coordinators.offsets,
-            groups=self._coordinators.groups,
-            transactions=self._coordinators.transactions,
-            clock=self._clock,
-            rng=edges.rng,
-            quotas=client_quotas(config.values),
-            authorizer=self._security.authorizer,
-            request_metrics=(
-                RequestChannelMetrics((key, api.versions.max) for key, api in served().items())
-                if config.values["metrics.listener"]
-                else None
-            ),
-        )
+        self._replicas = self._make_replica_manager()
+        self._topics = self._make_topic_admin()
+        self._producer_ids = ProducerIdManager(broker_id, stores.producer_ids.allocate)
+        self._coordinators = self._make_coordinators()
+        self._watcher = self._make_metadata_watcher()
+        self._control_plane = self._make_control_plane()
+        self.services = self._make_services()
         """The parts that requests are served from."""
-        self._group_sampler = ConsumerGroupSampler(
-            broker_id,
-            self._coordinators.groups.admin,
-            self._coordinators.offsets,
-            self._replicas.offset_queries,
-            self._metadata,
-            lambda broker: self._connector(broker, f"broker-{broker_id}-metrics")(),
-            self._clock,
-        )
+        self._group_sampler = self._make_group_sampler()
         dispatcher = Dispatcher(self.services)
         self._fetch_sessions = dispatcher.fetch.sessions
-        handler: RequestHandler = dispatcher
-        if self.services.request_metrics is not None:
-            handler = MeasuredHandler(handler, self.services.request_metrics, self._clock.monotonic)
-        self._server = KafkaServer(
-            edges.reactor,
-            handler,
-            network_limits(config),
-            self._executor,
-            self._clock.monotonic,
-            edges.sockets,
-            edges.clock.time_ms,
-            record,
-        )
+        self._server = self._make_server(dispatcher)
         self._listeners = DynamicListeners(
             config.listening,
             config.dynamic,
@@ -276,21 +151,14 @@ class BrokerServer:
             self._security.of_listener,
             lambda: self._registration.update(self._listeners.advertised),
         )
-        self._registration = Registration(
-            self._zk,
-            stores.brokers,
-            self._clock,
-            Broker(broker_id, (), config.rack, events=announced_events(config)),
-            self._registered,
-            on_fatal,
+        self._registration = self._make_registration(on_fatal)
+        self._follow_entities()
+        self._metadata.on_brokers += (
+            self._replicas.brokers_changed,
+            self._control_plane.brokers_changed,
+            self._coordinators.brokers_changed,
+            self._live_brokers_changed,
         )
-        for kind in (USERS, CLIENTS):
-            self._config_watcher.entities.follow(kind, partial(self._quotas_changed, kind))
-        self._config_watcher.entities.follow(IPS, self._server.quotas.update_ip)
-        self._metadata.on_brokers.append(self._replicas.brokers_changed)
-        self._metadata.on_brokers.append(self._control_plane.brokers_changed)
-        self._metadata.on_brokers.append(self._coordinators.brokers_changed)
-        self._metadata.on_brokers.append(self._live_brokers_changed)
         self._apply_dynamic_values()
         config.dynamic.on_change(self._configuration_changed)
 
@@ -393,6 +261,194 @@ class BrokerServer:
     def page_security(self, host: str, port: int, on_reactor: Callable[[Callable[[], bool]], bool]) -> PageSecurity:
         """The security of a page at ``https://host:port``: see :meth:`BrokerSecurity.of_metrics`."""
         return self._security.of_metrics(host, port, on_reactor)
+
+    # The parts, in the order in which they are made
+
+    def _make_controller_channel(self) -> ControllerChannel:
+        config, listening = self._config, self._config.listening
+        return ControllerChannel(
+            lambda broker, listener: self._connector(broker, str(self.broker_id), listener)(),
+            control_versions(config.values["inter.broker.protocol.version"]),
+            listening.control_plane or listening.inter_broker,
+            listening.inter_broker,
+            config.values["controller.socket.timeout.ms"] / 1000,
+        )
+
+    def _make_log_manager(self) -> LogManager:
+        edges = self._edges
+        return LogManager(
+            self._config.log_dirs,
+            log_manager_config(self._config.values),
+            edges.fs,
+            self._clock,
+            self._executor,
+            self.broker_id,
+            self._cluster_id,
+            on_dir_failure=self._log_dir_failed,
+            rng=edges.rng,
+            cleaner_pool=edges.cleaners,
+            boot_id=edges.boot_id,
+            record=self.events.record,
+        )
+
+    def _make_controller(self) -> Controller:
+        return Controller(
+            self.broker_id,
+            self._stores,
+            self._channel,
+            self._clock,
+            controller_config(self._config.values),
+            self._controller_changed,
+            self._edges.rng,
+            self.events.record,
+        )
+
+    def _make_config_watcher(self) -> ConfigWatcher:
+        return ConfigWatcher(
+            self.broker_id,
+            self._stores.config,
+            self._config.dynamic,
+            self._logs,
+            self._controller.unclean_election_allowed,
+            self.events.record,
+        )
+
+    def _make_replica_manager(self) -> ReplicaManager:
+        return ReplicaManager(
+            replication_config(self._config, self.broker_id),
+            self._logs,
+            self._metadata,
+            self._stores.isr,
+            self._connect_to_leader,
+            self._config_watcher.topic_config,
+            self._stores.admin.is_being_deleted,
+            self._broker_epoch,
+            self._clock,
+            lambda: self._stores.tell_log_dir_event(self.broker_id),
+            self.events.record,
+        )
+
+    def _make_topic_admin(self) -> TopicAdmin:
+        return TopicAdmin(
+            self._stores.topics,
+            self._stores.admin,
+            self._metadata,
+            self._config.dynamic,
+            topic_defaults(self._config.values),
+            self._clock,
+            self._edges.rng,
+        )
+
+    def _make_coordinators(self) -> Coordinators:
+        return Coordinators(
+            self.broker_id,
+            self._stores,
+            self._metadata,
+            self._producer_ids,
+            lambda broker: self._connector(broker, f"broker-{self.broker_id}-transaction-markers")(),
+            self._clock,
+            self._config.values,
+            self._edges.rng,
+            self.events.record,
+        )
+
+    def _make_metadata_watcher(self) -> MetadataWatcher:
+        return MetadataWatcher(
+            self._stores.brokers,
+            self._stores.topics,
+            self._metadata,
+            self._replicas,
+            self._clock,
+            self._topics.metadata_changed,
+        )
+
+    def _make_control_plane(self) -> ControlPlane:
+        listening = self._config.listening
+        return ControlPlane(
+            self._metadata,
+            self._replicas,
+            self._controller,
+            self._topics.metadata_changed,
+            self._broker_epoch,
+            self._clock.monotonic,
+            self._watcher.controller_spoke,
+            listening.inter_broker,
+            listening.control_plane,
+        )
+
+    def _make_services(self) -> BrokerServices:
+        config, stores = self._config, self._stores
+        return BrokerServices(
+            broker_id=self.broker_id,
+            cluster_id=self._cluster_id,
+            api_config=api_config(config.values),
+            metadata=self._metadata,
+            replicas=self._replicas,
+            partitions=self._replicas.replicas,
+            offset_queries=self._replicas.offset_queries,
+            logs=self._logs,
+            controller=self._controller,
+            control=self._control_plane,
+            topics=self._topics,
+            configs=ConfigAdmin(self.broker_id, stores.config, self._metadata, config.dynamic),
+            config_store=stores.config,
+            tokens=self._security.tokens,
+            producer_ids=self._producer_ids,
+            offsets=self._coordinators.offsets,
+            groups=self._coordinators.groups,
+            transactions=self._coordinators.transactions,
+            clock=self._clock,
+            rng=self._edges.rng,
+            quotas=client_quotas(config.values),
+            authorizer=self._security.authorizer,
+            request_metrics=(
+                RequestChannelMetrics((key, api.versions.max) for key, api in served().items())
+                if config.values["metrics.listener"]
+                else None
+            ),
+        )
+
+    def _make_group_sampler(self) -> ConsumerGroupSampler:
+        return ConsumerGroupSampler(
+            self.broker_id,
+            self._coordinators.groups.admin,
+            self._coordinators.offsets,
+            self._replicas.offset_queries,
+            self._metadata,
+            lambda broker: self._connector(broker, f"broker-{self.broker_id}-metrics")(),
+            self._clock,
+        )
+
+    def _make_server(self, dispatcher: Dispatcher) -> KafkaServer:
+        handler: RequestHandler = dispatcher
+        if self.services.request_metrics is not None:
+            handler = MeasuredHandler(handler, self.services.request_metrics, self._clock.monotonic)
+        return KafkaServer(
+            self._edges.reactor,
+            handler,
+            network_limits(self._config),
+            self._executor,
+            self._clock.monotonic,
+            self._edges.sockets,
+            self._clock.time_ms,
+            self.events.record,
+        )
+
+    def _make_registration(self, on_fatal: Callable[[Exception], None]) -> Registration:
+        return Registration(
+            self._zk,
+            self._stores.brokers,
+            self._clock,
+            Broker(self.broker_id, (), self._config.rack, events=announced_events(self._config)),
+            self._registered,
+            on_fatal,
+        )
+
+    def _follow_entities(self) -> None:
+        entities = self._config_watcher.entities
+        for kind in (USERS, CLIENTS):
+            entities.follow(kind, partial(self._quotas_changed, kind))
+        entities.follow(IPS, self._server.quotas.update_ip)
 
     # How parts reach one another
 

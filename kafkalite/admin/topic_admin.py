@@ -231,7 +231,7 @@ class TopicAdmin:
     def __init__(
         self,
         topics: TopicStore,
-        wishes: AdminStore,
+        admin_store: AdminStore,
         metadata: MetadataCache,
         config: DynamicConfig,
         defaults: TopicDefaults,
@@ -239,7 +239,7 @@ class TopicAdmin:
         rng: random.Random,
     ) -> None:
         self._topics = topics
-        self._wishes = wishes
+        self._admin_store = admin_store
         self._metadata = metadata
         self._config = config
         self._defaults = defaults
@@ -363,7 +363,7 @@ class TopicAdmin:
 
     async def _delete_one(self, name: str, charge: Charge) -> TopicOutcome:
         charge(len(self._metadata.partitions(name)))
-        await self._wishes.create_delete_topic(name)
+        await self._admin_store.create_delete_topic(name)
         return TopicOutcome(name)
 
     async def _widen_one(self, widening: MorePartitions, validate_only: bool, charge: Charge) -> TopicOutcome:

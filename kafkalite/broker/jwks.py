@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Executor, spawn
-from kafkalite.security.oauth_bearer import JwksSettings, TokenValidator
+from kafkalite.security.oauth_bearer import BearerToken, JwksSettings, TokenValidator
 
 log = logging.getLogger(__name__)
 
@@ -87,16 +87,23 @@ def jwks_validator(settings: JwksSettings, executor: Executor, clock: Clock) -> 
     """Validates tokens by the keys of a JWKS, which is fetched from now on. Raises :class:`StartupError`."""
     try:
         # Here, because PyJWT is an extra.
-        from kafkalite.security.signed_tokens import SignedTokens
+        from kafkalite.security.signed_tokens import SignedTokens, UnknownKeyError
     except ImportError as error:
         raise StartupError(f"OAUTHBEARER with sasl.oauthbearer.jwks.endpoint.url: {error}") from None
     tokens = SignedTokens(settings)
     refresher = JwksRefresher(
         settings.url, tokens.load, executor, clock, settings.refresh_ms, settings.retry_ms, settings.max_retry_ms
     )
-    tokens.on_unknown_key = refresher.expedite
     refresher.start()
-    return tokens.validate
+
+    def validate(token: str, now_ms: int) -> BearerToken:
+        try:
+            return tokens.validate(token, now_ms)
+        except UnknownKeyError:
+            refresher.expedite()
+            raise
+
+    return validate
 
 
 def host(url: str) -> str:

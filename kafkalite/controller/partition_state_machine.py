@@ -93,9 +93,9 @@ class PartitionStateMachine:
     async def elect_leaderless(self, reason: str) -> None:
         """Try again every partition that has no leader."""
         context = self._active.context
-        unled = sorted(tp for tp in context.leaderless if not context.is_deleting(tp))
-        await self.create([tp for tp in unled if tp not in context.states], reason)
-        await self.elect_offline([tp for tp in unled if tp in context.states], reason)
+        leaderless = sorted(tp for tp in context.leaderless if not context.is_deleting(tp))
+        await self.create([tp for tp in leaderless if tp not in context.states], reason)
+        await self.elect_offline([tp for tp in leaderless if tp in context.states], reason)
 
     async def elect_offline(
         self, partitions: Iterable[TopicPartition], reason: str, unclean: bool = False

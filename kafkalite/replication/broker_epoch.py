@@ -44,6 +44,10 @@ class BrokerEpoch:
         """
         self.current = UNREGISTERED
 
+    def is_over(self, broker_epoch: int) -> bool:
+        """Whether the life of the broker with that epoch is over, and what is decided about its replicas is void."""
+        return broker_epoch < self.current
+
     def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Whether a request is from the newest controller and meant for this life of the broker."""
         if controller_epoch < self.controller_epoch:

@@ -41,7 +41,7 @@ class ReplicaStopper:
 
     async def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
         """The controller's request to stop, and perhaps to delete, replicas."""
-        if request.broker_epoch < self._broker_epoch.current:
+        if self._broker_epoch.is_over(request.broker_epoch):
             return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         outcomes = []
         for stop in request.partitions:

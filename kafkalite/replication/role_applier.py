@@ -70,7 +70,7 @@ class RoleApplier:
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse:
         """The controller's request. The answer has an error for each partition."""
-        if request.broker_epoch < self._broker_epoch.current:
+        if self._broker_epoch.is_over(request.broker_epoch):
             return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         self._fetchers.learn_brokers(request.brokers)
         outcomes = await self.apply(request.states, from_controller=True)

@@ -6,7 +6,6 @@ Answers to: ``org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorC
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -21,15 +20,15 @@ _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES2
 """Those with a public key. A token that is signed by a secret, or not at all, could be made by its client."""
 
 
-class SignedTokens:
-    """Validates tokens by the keys that :meth:`load` was given last.
+class UnknownKeyError(TokenError):
+    """A token names a key that is not among those at hand: the JWKS may have it by now."""
 
-    ``on_unknown_key`` is called if a token names a key that is not among them: the JWKS may have a new one.
-    """
+
+class SignedTokens:
+    """Validates tokens by the keys that :meth:`load` was given last."""
 
     def __init__(self, settings: JwksSettings) -> None:
         self._settings = settings
-        self.on_unknown_key: Callable[[], object] = lambda: None
         self._keys: dict[str | None, jwt.PyJWK] = {}
 
     def load(self, jwks: bytes) -> None:
@@ -41,14 +40,13 @@ class SignedTokens:
         self._keys = {key.key_id: key for key in found if key.public_key_use in (None, "sig")}
 
     def validate(self, token: str, now_ms: int) -> BearerToken:
-        """What the token says. Raises :class:`TokenError`."""
+        """What the token says. Raises :class:`TokenError`, :class:`UnknownKeyError` among them."""
         settings = self._settings
         try:
             header = jwt.get_unverified_header(token)
             key = self._keys.get(header.get("kid"))
             if key is None:
-                self.on_unknown_key()
-                raise TokenError("the token is signed by a key that is not in the JWKS")
+                raise UnknownKeyError("the token is signed by a key that is not in the JWKS")
             algorithm = header.get("alg")
             if algorithm not in _ALGORITHMS or algorithm != key.algorithm_name:
                 raise TokenError("the algorithm of the token's signature is not that of its key")

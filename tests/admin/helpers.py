@@ -52,10 +52,10 @@ class AdminCluster:
         )
         self.topic_store = TopicStore(client)
         self.config_store = ConfigStore(client, self.clock.time_ms)
-        self.wishes = AdminStore(client)
+        self.admin_store = AdminStore(client)
         self.topics = TopicAdmin(
             self.topic_store,
-            self.wishes,
+            self.admin_store,
             self.metadata,
             self.config,
             topic_defaults(self.config.values),

@@ -142,7 +142,7 @@ def test_deletion_waits_until_the_topic_is_gone() -> None:
     create(cluster, NewTopic("t", 1, 1))
     cluster.lead("t")
     outcomes = pending(cluster.topics.delete(["t"], 1000))
-    assert run(cluster.wishes.delete_topics()) == ["t"]
+    assert run(cluster.admin_store.delete_topics()) == ["t"]
     assert not outcomes
     cluster.metadata.remove_topics(["t"])
     cluster.topics.metadata_changed(["t"])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jwt
 import pytest
 
-from kafkalite.broker.jwks import JwksRefresher, fetch_jwks
+from kafkalite.broker.jwks import JwksRefresher, fetch_jwks, jwks_validator
+from kafkalite.security.oauth_bearer import JwksSettings, TokenError
 from kafkalite.testing.clock import ManualClock
 from tests.network.fakes import ManualExecutor
 
@@ -88,3 +90,18 @@ def test_a_file_is_read_and_other_schemes_are_refused(tmp_path: Path) -> None:
     file.write_bytes(b"x" * ((1 << 20) + 1))
     with pytest.raises(ValueError, match="larger"):
         fetch_jwks(file.as_uri())
+
+
+def test_a_token_with_an_unknown_key_causes_a_fetch(tmp_path: Path) -> None:
+    file = tmp_path / "jwks.json"
+    file.write_bytes(b"{}")
+    settings = JwksSettings(file.as_uri(), retry_ms=60_000, max_retry_ms=60_000)
+    executor, clock = ManualExecutor(), ManualClock()
+    validate = jwks_validator(settings, executor, clock)
+    executor.do_one()
+    clock.advance(10)
+    assert not executor.work
+    token = jwt.encode({}, "s" * 32, algorithm="HS256", headers={"kid": "new"})
+    with pytest.raises(TokenError, match="not in the JWKS"):
+        validate(token, 0)
+    assert len(executor.work) == 1

@@ -187,7 +187,7 @@ def test_deletion_waits_for_a_broker_whose_log_directory_failed() -> None:
     assert not exists(fixture, "t")
 
 
-def test_wishes_for_nothing_are_removed() -> None:
+def test_requests_for_what_does_not_exist_are_removed() -> None:
     fixture = ControllerFixture().start(1)
     fixture.control(1)
     run(fixture.admin.create_delete_topic("nothing"))
@@ -515,7 +515,7 @@ def picture(fixture: ControllerFixture) -> dict[str, str]:
         elif len(parts) == 4:
             found[path] = str(fixture.zk.data(path).partition(b'"topic_id"')[0])
             found[path] += str(fixture.zk.data(path).partition(b'"adding_replicas"')[2])
-    found["wishes"] = ",".join(path for path in fixture.zk.paths("/admin/") if path.count("/") > 2)
+    found["admin znodes"] = ",".join(path for path in fixture.zk.paths("/admin/") if path.count("/") > 2)
     return found
 
 

@@ -269,7 +269,7 @@ def test_what_groups_keep_of_a_deleted_topic_goes_too(fixture: StoresFixture) ->
     assert left == ["/consumers/g/offsets/u", "/consumers/g/offsets/u/0"]
 
 
-def test_topic_overrides_and_wish_go_in_one_transaction(fixture: StoresFixture) -> None:
+def test_topic_overrides_and_request_go_in_one_transaction(fixture: StoresFixture) -> None:
     """Where the last of it is refused, the topic is still there to be deleted again."""
     fixture.topic()
     claim = fixture.claim()

@@ -99,7 +99,7 @@ BROKEN: dict[str, tuple[Transactions, str]] = {
     ),
     "a state that a leader deletes": ([(SECOND, [gone(STATE)])], "the state of t-0 was deleted"),
     "a topic that a leader deletes": ([(SECOND, [gone("/brokers/topics/t")])], "/brokers/topics/t was deleted"),
-    "a wish that a leader takes away": (
+    "a request of an administrator that a leader removes": (
         [(SECOND, [gone("/admin/delete_topics/t")])],
         "/admin/delete_topics/t was deleted",
     ),

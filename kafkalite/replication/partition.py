@@ -274,9 +274,15 @@ class Partition:
         return min(self.log.config.min_insync_replicas, len(self.followers) + 1)
 
     def append_as_leader(
-        self, records: memoryview, acks: int, now_ms: int, from_client: bool, monotonic: Callable[[], float]
-    ) -> tuple[AppendInfo, Completed | None]:
-        """Append where this broker leads. Raises :class:`ApiError`.
+        self,
+        records: memoryview,
+        acks: int,
+        now_ms: int,
+        from_client: bool,
+        monotonic: Callable[[], float],
+        changes: list[Completed],
+    ) -> AppendInfo:
+        """Append where this broker leads; ``changes`` gets what that completes. Raises :class:`ApiError`.
 
         A refusal is noted where this broker does not lead, too: clients may know earlier than it that it is to lead.
         """
@@ -295,9 +301,24 @@ class Partition:
         except ApiError as error:
             if error.code in _SENT_AGAIN:
                 log.note_refusal(records, error.code)
+            # A full disk refuses the flush of records that are in the log already.
+            if log.log_end_offset != old_end and (fetches := self._grew(old_end, monotonic)):
+                changes.append(Completed([], fetches))
             raise
-        if log.log_end_offset == old_end:
-            return info, None
+        fetches = [] if log.log_end_offset == old_end else self._grew(old_end, monotonic)
+        if not self.high_watermark_followers and log.high_watermark < log.log_end_offset:
+            # No follower counts: what is in this log is committed.
+            log.update_high_watermark(log.log_end_offset)
+            if self.watches or self._produce_waits:
+                acknowledged = self._acknowledge()
+                changes.append(Completed(acknowledged.operations, fetches + acknowledged.fetches))
+                return info
+        if fetches:
+            changes.append(Completed([], fetches))
+        return info
+
+    def _grew(self, old_end: int, monotonic: Callable[[], float]) -> list[DelayedFetch]:
+        """The log grew from ``old_end``; returns the fetches of followers that wait for it."""
         if self.all_caught_up and self.followers:
             self._fell_behind(old_end, monotonic())
         fetches: list[DelayedFetch] = []
@@ -306,13 +327,7 @@ class Partition:
                 watch.dirty[self.topic_partition] = None
                 if watch.waiting is not None:
                     fetches.append(watch.waiting)
-        if not self.high_watermark_followers:
-            # No follower counts: what is in this log is committed.
-            log.update_high_watermark(log.log_end_offset)
-            if self.watches or self._produce_waits:
-                acknowledged = self._acknowledge()
-                return info, Completed(acknowledged.operations, fetches + acknowledged.fetches)
-        return info, Completed([], fetches) if fetches else None
+        return fetches
 
     def _fell_behind(self, old_end: int, now: float) -> None:
         """The log grew from ``old_end``: followers that had all of it count as caught up until now.

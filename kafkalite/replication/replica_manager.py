@@ -190,9 +190,7 @@ class ReplicaManager:
             metrics = partition.metrics
             metrics.total_produce_requests += 1
             try:
-                info, completed = partition.append_as_leader(
-                    records, required_acks, now_ms, from_client, self.monotonic
-                )
+                info = partition.append_as_leader(records, required_acks, now_ms, from_client, self.monotonic, changes)
             except Exception as error:
                 results.append(self._append_failed(partition, error, len(records)))
                 continue
@@ -207,8 +205,6 @@ class ReplicaManager:
                 self.traces.appended(partition, info.first_offset, info.last_offset + 1)
             if info.first_offset == partition.epoch_start_offset:
                 self._record_first_produce(partition)
-            if completed is not None:
-                changes.append(completed)
             if required_acks == -1 and info.last_offset >= partition.log.high_watermark:
                 if waiting is None:
                     waiting = DelayedProduce(timeout_ms / 1000, results, on_done)

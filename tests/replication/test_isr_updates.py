@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from kafkalite.cluster.model import PartitionAssignment
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import deferred
+from kafkalite.log.log import Log
 from kafkalite.replication.isr import IsrStatus
 from kafkalite.replication.results import ProduceResult
 from kafkalite.testing.zookeeper import MemoryZkClient
@@ -38,6 +42,44 @@ def _sent(cluster: SimCluster, broker: int, sequence: int) -> ErrorCode:
     cluster.run(1)
     (answer,) = answers
     return answer.error
+
+
+@contextmanager
+def refused_flushes(full: Log) -> Iterator[None]:
+    """The disk is full when batches are in the log ``full`` and are to be flushed."""
+    flush = Log._flush_if_due
+
+    def refuse(log: Log) -> None:
+        if log is full:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No space left on device")
+        flush(log)
+
+    with patch.object(Log, "_flush_if_due", refuse):
+        yield
+
+
+# trap: kafkalite/replication/partition.py: A full disk refuses the flush of a batch that is in the log; followers do
+# not fetch the batch, and stay in the ISR without it.
+def test_followers_fetch_a_batch_whose_flush_the_leader_refused(cluster: SimCluster) -> None:
+    assert _sent(cluster, 1, 0) is ErrorCode.NONE
+    cluster.network.cut.add((3, 1))
+    with refused_flushes(cluster[1].logs.logs[TP]):
+        assert _sent(cluster, 1, 1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [cluster[n].values() for n in (1, 2)] == [["b", "c"]] * 2
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2)
+    assert _sent(cluster, 1, 1) is ErrorCode.NONE
+
+
+def test_a_batch_whose_flush_the_only_replica_refused_is_committed_when_it_is_sent_again(tmp_path: Path) -> None:
+    cluster = SimCluster(tmp_path)
+    cluster.create(replicas=(1,))
+    assert _sent(cluster, 1, 0) is ErrorCode.NONE
+    with refused_flushes(cluster[1].logs.logs[TP]):
+        assert _sent(cluster, 1, 1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert cluster[1].logs.logs[TP].high_watermark == 1
+    assert _sent(cluster, 1, 1) is ErrorCode.NONE
+    assert cluster[1].logs.logs[TP].high_watermark == 2
 
 
 def lose_writes(zk: MemoryZkClient, applied: bool) -> None:

@@ -286,7 +286,7 @@ def test_a_reassignment_is_executed_and_the_preferred_leader_elected(cluster: Cl
     """Generate, execute, list, cancel, verify; then the preferred leader."""
     one, two, new = 1, 2, 3
     topic = cluster.create("moves", "--replica-assignment", f"{one}:{two},{two}:{one}")
-    # Ten megabytes in each partition, so that the throttle below keeps the reassignment running during this test. Without
+    # Ten megabytes in each partition, so that the throttle below keeps the reassignment going during this test. Without
     # the property, a producer that is done within milliseconds fills one of the partitions.
     evenly = ("--producer-props", "sticky.partitioning.linger.ms=0")
     cluster.run("perf", "produce", "--topic", topic, "--num-records", 20_000, "--record-size", 1000, *evenly)

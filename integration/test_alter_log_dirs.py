@@ -24,6 +24,7 @@ LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 SLOW = 200_000
 """A rate at which a copy does not end while a test looks at it. The exact rate is shown on virtual time
 (``tests/replication/test_alter_log_dirs.py``)."""
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 AT_ONCE = 1_100_000
 """Bytes that may be copied at once."""
 SIZE = 16_000_000
@@ -89,6 +90,10 @@ def test_a_throttled_move_keeps_its_rate(cluster: LocalCluster, tmp_path: Path) 
     old = home(cluster, 1, topic)
     target = directory(cluster, 1, 1 - old)
     file = plan(tmp_path / "plan.json", topic, [1, 2], [target, "any"])
+    # The broker hears of the limit after the tool has written it, and would copy without one until then.
+    configs = ("configs", "--bootstrap-server", cluster.bootstrap, "--entity-type", "brokers", "--entity-name", "1")
+    command(*configs, "--alter", "--add-config", f"{RATE}={SLOW}")
+    wait_for(lambda: f"{RATE}={SLOW}" in command(*configs, "--describe").out, "the limit is in force")
     begun = time.monotonic()
     said = reassign(cluster, "--execute", file, "--replica-alter-log-dirs-throttle", str(SLOW))
     assert f"The replica-alter-dir throttle limit was set to {SLOW} B/s" in said

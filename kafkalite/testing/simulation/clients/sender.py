@@ -264,11 +264,9 @@ class Sender:
             return
         for batch in batches:
             batch.on_wire = False
-            if self._settings.in_flight == 1:
-                self._muted.pop(batch.partition, None)
             if batch.done:
-                continue
-            if found is None:
+                pass
+            elif found is None:
                 batch.maybe_written = True
                 self._failed(batch, E.NETWORK_EXCEPTION, None)
             elif batch.partition not in found:
@@ -277,6 +275,8 @@ class Sender:
                 self._failed(batch, E.NETWORK_EXCEPTION, None)
             else:
                 self._answered(batch, node, found[batch.partition])
+            # Last, because news of a leader would send the next batch before this one is in the queue again.
+            self._muted.pop(batch.partition, None)
         self._wakeup.wake()
 
     # Outcomes

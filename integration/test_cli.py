@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +304,7 @@ def test_a_reassignment_is_executed_and_the_preferred_leader_elected(cluster: Cl
     parts = [{"topic": topic, "partition": 0, "replicas": [new, one]}]
     moves.write_text(json.dumps({"version": 1, "partitions": parts}))
     assert cluster.run("reassign", "--list").lines == ["No partition reassignments found."]
+    limit_replication(cluster, (one, two, new), 1000)
     said = cluster.run("reassign", "--execute", *words, "--throttle", 1000)
     assert said.lines[-1] == f"Successfully started partition reassignment for {topic}-0"
     assert json.loads(said.lines[2])["partitions"][0]["replicas"] == [one, two]
@@ -323,6 +325,20 @@ def test_a_reassignment_is_executed_and_the_preferred_leader_elected(cluster: Cl
     wait_for(lambda: command(*verify, code=None).code == 0, "it has moved", 60)
     assert cluster.run("reassign", "--verify", *words, "--json").json == {f"{topic}-0": "completed"}
     elect_preferred(cluster, topic, new, one)
+
+
+def limit_replication(cluster: Cluster, brokers: Sequence[int], rate: int) -> None:
+    """Set the rates before the tool does, because a broker that has not heard of them yet copies without a limit."""
+    rates = [f"{side}.replication.throttled.rate={rate}" for side in ("leader", "follower")]
+    for broker in brokers:
+        entity = ("configs", "--entity-type", "brokers", "--entity-name", broker)
+        cluster.run(*entity, "--alter", "--add-config", ",".join(rates))
+        wait_for(partial(_describes, cluster, entity, rates), f"broker {broker} obeys the limits")
+
+
+def _describes(cluster: Cluster, entity: Sequence[str | int], configs: Sequence[str]) -> bool:
+    described = cluster.run(*entity, "--describe").out
+    return all(each in described for each in configs)
 
 
 def elect_preferred(cluster: Cluster, topic: str, preferred: int, leader: int) -> None:

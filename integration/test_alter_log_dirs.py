@@ -14,7 +14,7 @@ import pytest
 from integration.conftest import ClusterFactory
 from integration.harness.commands import command
 from integration.harness.java import KAFKA_3_9, run_tool
-from integration.harness.reassignments import RECORD, create, fill, plan, reassign
+from integration.harness.reassignments import RECORD, create, fill, limit, plan, reassign
 from integration.harness.tree import Tree
 from integration.harness.wait import wait_for
 from integration.test_clients_confluent import Confluent
@@ -90,10 +90,7 @@ def test_a_throttled_move_keeps_its_rate(cluster: LocalCluster, tmp_path: Path) 
     old = home(cluster, 1, topic)
     target = directory(cluster, 1, 1 - old)
     file = plan(tmp_path / "plan.json", topic, [1, 2], [target, "any"])
-    # The broker hears of the limit after the tool has written it, and would copy without one until then.
-    configs = ("configs", "--bootstrap-server", cluster.bootstrap, "--entity-type", "brokers", "--entity-name", "1")
-    command(*configs, "--alter", "--add-config", f"{RATE}={SLOW}")
-    wait_for(lambda: f"{RATE}={SLOW}" in command(*configs, "--describe").out, "the limit is in force")
+    limit(cluster.bootstrap, {RATE: SLOW}, 1)
     begun = time.monotonic()
     said = reassign(cluster, "--execute", file, "--replica-alter-log-dirs-throttle", str(SLOW))
     assert f"The replica-alter-dir throttle limit was set to {SLOW} B/s" in said
@@ -140,6 +137,7 @@ def test_a_move_continues_after_a_restart_and_can_be_cancelled(
     old = home(cluster, 1, topic)
     target = directory(cluster, 1, 1 - old)
     forth = plan(tmp_path / "forth.json", topic, [1], [target])
+    limit(cluster.bootstrap, {RATE: 100_000}, 1)
     reassign(cluster, "--execute", forth, "--replica-alter-log-dirs-throttle", "100000")
     wait_for(lambda: copied(target, topic) > SIZE // 64, "some of it is copied")
     (copy,) = copies(cluster, topic)
@@ -162,8 +160,7 @@ def test_a_move_continues_after_a_restart_and_can_be_cancelled(
     assert copies(cluster, topic) == []
     reassign(cluster, "--execute", forth, "--additional")
     where = ("--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "brokers", "--entity-name", "1")
-    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
-    run_tool(KAFKA_3_9, "kafka.admin.ConfigCommand", *where, "--delete-config", rate)
+    run_tool(KAFKA_3_9, "kafka.admin.ConfigCommand", *where, "--delete-config", RATE)
     wait_for(lambda: home(cluster, 1, topic) != old, "the replica has moved", 60)
     assert read_everything(cluster, topic) == SIZE // RECORD
     cluster.restart_broker(1)
@@ -184,6 +181,7 @@ def test_kafkalites_commands_move_replicas(cluster: LocalCluster, tmp_path: Path
         [1, 2],
         [directory(cluster, 1, 1 - old), directory(cluster, 2, 1)],
     )
+    limit(cluster.bootstrap, {RATE: 50_000}, 1, 2)
     limits = ("--throttle", 1_000_000, "--replica-alter-log-dirs-throttle", 50_000)
     said = command("reassign", "--execute", *words, *limits).lines
     assert "The inter-broker throttle limit was set to 1000000 B/s" in said

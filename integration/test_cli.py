@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from integration.conftest import TEST_OVERRIDES
 from integration.harness.clients import fresh_topic
 from integration.harness.commands import Outcome, command, process
+from integration.harness.reassignments import limit
 from integration.harness.wait import wait_for
 from kafkalite.embedded.state import BrokerAddress, broker_process, read_brokers, read_state, stop_cluster
 
@@ -304,7 +304,8 @@ def test_a_reassignment_is_executed_and_the_preferred_leader_elected(cluster: Cl
     parts = [{"topic": topic, "partition": 0, "replicas": [new, one]}]
     moves.write_text(json.dumps({"version": 1, "partitions": parts}))
     assert cluster.run("reassign", "--list").lines == ["No partition reassignments found."]
-    limit_replication(cluster, (one, two, new), 1000)
+    rates = {"leader.replication.throttled.rate": 1000, "follower.replication.throttled.rate": 1000}
+    limit(cluster.state["bootstrap"], rates, one, two, new)
     said = cluster.run("reassign", "--execute", *words, "--throttle", 1000)
     assert said.lines[-1] == f"Successfully started partition reassignment for {topic}-0"
     assert json.loads(said.lines[2])["partitions"][0]["replicas"] == [one, two]
@@ -325,20 +326,6 @@ def test_a_reassignment_is_executed_and_the_preferred_leader_elected(cluster: Cl
     wait_for(lambda: command(*verify, code=None).code == 0, "it has moved", 60)
     assert cluster.run("reassign", "--verify", *words, "--json").json == {f"{topic}-0": "completed"}
     elect_preferred(cluster, topic, new, one)
-
-
-def limit_replication(cluster: Cluster, brokers: Sequence[int], rate: int) -> None:
-    """Set the rates before the tool does, because a broker that has not heard of them yet copies without a limit."""
-    rates = [f"{side}.replication.throttled.rate={rate}" for side in ("leader", "follower")]
-    for broker in brokers:
-        entity = ("configs", "--entity-type", "brokers", "--entity-name", broker)
-        cluster.run(*entity, "--alter", "--add-config", ",".join(rates))
-        wait_for(partial(_describes, cluster, entity, rates), f"broker {broker} obeys the limits")
-
-
-def _describes(cluster: Cluster, entity: Sequence[str | int], configs: Sequence[str]) -> bool:
-    described = cluster.run(*entity, "--describe").out
-    return all(each in described for each in configs)
 
 
 def elect_preferred(cluster: Cluster, topic: str, preferred: int, leader: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from integration.conftest import SOAK, ClusterFactory
 from integration.harness.java import KAFKA_3_9, run_tool
-from integration.harness.reassignments import RECORD, create, fill, plan, reassign
+from integration.harness.reassignments import RECORD, create, fill, limit, plan, reassign
 from integration.harness.wait import wait_for
 from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
@@ -69,6 +69,12 @@ def test_a_throttled_reassignment_keeps_its_rate(cluster: LocalCluster, tmp_path
     fill(cluster, topic, SIZE)
     file = plan(tmp_path / "move.json", topic, [2])
     assert stored(cluster, 2, topic) == 0
+    limit(
+        cluster.bootstrap,
+        {"leader.replication.throttled.rate": SLOW, "follower.replication.throttled.rate": SLOW},
+        1,
+        2,
+    )
     begun = time.monotonic()
     said = reassign(cluster, "--execute", file, "--throttle", str(SLOW))
     assert f"The inter-broker throttle limit was set to {SLOW} B/s" in said

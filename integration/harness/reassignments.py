@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Producer
 
 from integration.harness.clients import fresh_topic
+from integration.harness.commands import command
 from integration.harness.java import KAFKA_3_9, run_tool
+from integration.harness.wait import wait_for
 from kafkalite.embedded.cluster import LocalCluster
 
 RECORD = 10_000
@@ -55,3 +59,17 @@ def reassign(cluster: LocalCluster, action: str, file: Path, *more: str) -> str:
         "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
         *("--bootstrap-server", cluster.bootstrap, action, "--reassignment-json-file", str(file), *more),
     ).out
+
+
+def limit(bootstrap: str, rates: Mapping[str, int], *brokers: int) -> None:
+    """Set rates before a tool does, because a broker that has not heard of them yet copies without a limit."""
+    configs = [f"{name}={rate}" for name, rate in rates.items()]
+    for broker in brokers:
+        entity = ("configs", "--bootstrap-server", bootstrap, "--entity-type", "brokers", "--entity-name", broker)
+        command(*entity, "--alter", "--add-config", ",".join(configs))
+        wait_for(partial(_describes, entity, configs), f"broker {broker} obeys {', '.join(configs)}")
+
+
+def _describes(entity: Sequence[str | int], configs: Sequence[str]) -> bool:
+    described = command(*entity, "--describe").out
+    return all(each in described for each in configs)

@@ -34,8 +34,8 @@ from kafkalite.broker.settings import (
     controller_config,
     network_limits,
     replication_config,
+    replication_rates,
     topic_defaults,
-    update_replication_rates,
 )
 from kafkalite.broker.startup import StartSteps
 from kafkalite.cluster.control import ControlledShutdownRequest
@@ -464,7 +464,7 @@ class BrokerServer:
 
     def _apply_dynamic_values(self) -> None:
         values = self._config.dynamic.values
-        update_replication_rates(self._replicas.quotas, values)
+        self._replicas.quotas.update_rates(replication_rates(values))
         verifier = self._coordinators.transactions.verifier
         verifier.is_enabled = bool(values["transaction.partition.verification.enable"])
 

@@ -20,12 +20,7 @@ from kafkalite.coordinator.offsets.offset_manager import OffsetConfig
 from kafkalite.coordinator.transaction.values import TransactionConfig
 from kafkalite.network.limits import ListenerLimits, NetworkLimits
 from kafkalite.replication.replication_config import ReplicationConfig
-from kafkalite.replication.replication_quotas import (
-    ALTER_LOG_DIRS_RATE,
-    FOLLOWER_RATE,
-    LEADER_RATE,
-    ReplicationQuotas,
-)
+from kafkalite.replication.replication_quotas import ReplicationRates
 from kafkalite.security.client_quotas import ClientQuotas
 from kafkalite.security.token_manager import TokenSettings
 
@@ -112,9 +107,13 @@ def replication_config(config: BrokerConfig, broker_id: int) -> ReplicationConfi
     )
 
 
-def update_replication_rates(quotas: ReplicationQuotas, values: ConfigValues) -> None:
-    """Set the bandwidth limits of replication to those of the configuration in force."""
-    quotas.update_rates(values[LEADER_RATE], values[FOLLOWER_RATE], values[ALTER_LOG_DIRS_RATE])
+def replication_rates(values: ConfigValues) -> ReplicationRates:
+    """The bandwidth limits of replication."""
+    return ReplicationRates(
+        leader=values["leader.replication.throttled.rate"],
+        follower=values["follower.replication.throttled.rate"],
+        alter_log_dirs=values["replica.alter.log.dirs.io.max.bytes.per.second"],
+    )
 
 
 def api_config(values: ConfigValues) -> ApiConfig:

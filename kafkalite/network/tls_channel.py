@@ -131,8 +131,7 @@ class TlsChannel:
         """See :class:`kafkalite.network.handshakes.Handshake`."""
         try:
             if self._is_owned:
-                if self._sock.has_unsent:
-                    self._sock.flush()
+                self._sock.flush()
                 if self._sock.receive_handshake():
                     return True
                 self._wait_for_more()

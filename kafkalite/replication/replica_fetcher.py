@@ -317,9 +317,7 @@ class ReplicaFetcher:
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset >= 0:
             if fetch.offset < answer.log_start_offset:
                 log.info("%s: the leader's log starts at %d only", tp, answer.log_start_offset)
-                fetch.partition.log.truncate_fully_and_start_at(answer.log_start_offset)
-                fetch.offset = answer.log_start_offset
-                self.session.put(tp, fetch)
+                self._cut(fetch, answer.log_start_offset, answer.log_start_offset, "the leader's log starts there only")
                 return
             end = min(fetch.offset, max(answer.high_watermark, answer.log_start_offset))
             if end < fetch.offset:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kafkalite.common.clock import Clock
 from kafkalite.replication.replication_config import ReplicationConfig
 
 UNLIMITED: Final = (1 << 63) - 1
-LEADER_RATE: Final = "leader.replication.throttled.rate"
-FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 _SHORTEST_WAIT_S: Final = 0.001
 """Not less, because a wait that is rounded down to zero would repeat without end."""
-ALTER_LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 def is_throttled(listed: Sequence[str], partition: int, broker_id: int) -> bool:
@@ -106,6 +104,15 @@ class ReplicationQuotaManager:
             self._sum -= self._windows.popleft()[1]
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicationRates:
+    """The limits of a broker in bytes a second."""
+
+    leader: int
+    follower: int
+    alter_log_dirs: int
+
+
 class ReplicationQuotas:
     """The three limits of a broker: for sending to followers, for fetching, for copying between directories."""
 
@@ -119,8 +126,8 @@ class ReplicationQuotas:
             config.alter_log_dirs_replication_quota_window_size_seconds,
         )
 
-    def update_rates(self, leader: int, follower: int, alter_log_dirs: int) -> None:
-        """Set the rates, in bytes a second."""
-        self.leader.update_rate(leader)
-        self.follower.update_rate(follower)
-        self.alter_log_dirs.update_rate(alter_log_dirs)
+    def update_rates(self, rates: ReplicationRates) -> None:
+        """Obey other rates from now on."""
+        self.leader.update_rate(rates.leader)
+        self.follower.update_rate(rates.follower)
+        self.alter_log_dirs.update_rate(rates.alter_log_dirs)

@@ -96,8 +96,10 @@ class GroupOffsets:
             found = await self._offsets.fetch(group, partitions, require_stable=require_stable)
         except ZkError as error:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
-        wanted = unstable if partitions is None else unstable.intersection(partitions)
-        return {**found, **dict.fromkeys(sorted(wanted), ErrorCode.UNSTABLE_OFFSET_COMMIT)}
+        if unstable:
+            wanted = unstable if partitions is None else unstable.intersection(partitions)
+            found.update(dict.fromkeys(sorted(wanted), ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        return found
 
     async def delete(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetErrors:
         """Delete offsets; an error for each partition. Raises :class:`ApiError` for the request as a whole."""

@@ -27,12 +27,24 @@ _MAX_EPOCH = (1 << 31) - 1
 class PartitionFetch:
     """How far one partition was fetched, and whether it is fetched now.
 
-    ``sent_in`` is the number of the request that first carried ``offset``. ``in_sync``: the log reached the leader's
+    ``sent_in`` is the number of the request that first carried ``offset``. From request ``appended_since`` on nothing but
+    the leader's records changed the log. ``in_sync``: the log reached the leader's
     high watermark of the last response; before the first response, the replica is in the ISR. ``delayed``: requests
     leave the partition out, after an error or because of a quota. ``attempts`` counts the errors since the last append.
     """
 
-    __slots__ = ("attempts", "delayed", "in_sync", "lag", "leader_epoch", "offset", "partition", "sent_in", "state")
+    __slots__ = (
+        "appended_since",
+        "attempts",
+        "delayed",
+        "in_sync",
+        "lag",
+        "leader_epoch",
+        "offset",
+        "partition",
+        "sent_in",
+        "state",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -40,6 +52,7 @@ class PartitionFetch:
         self.leader_epoch = partition.leader_epoch
         self.offset: int = partition.log.log_end_offset
         self.sent_in = _NOT_SENT
+        self.appended_since = _NOT_SENT
         self.in_sync = partition.broker_id in partition.state.isr
         self.delayed = False
         self.attempts = 0
@@ -65,6 +78,11 @@ class FollowerSession:
 
     def put(self, tp: TopicPartition, fetch: PartitionFetch) -> None:
         """Fetch ``tp`` from ``fetch.offset`` with the next request."""
+        fetch.appended_since = self.request_number + 1
+        self.advance(tp, fetch)
+
+    def advance(self, tp: TopicPartition, fetch: PartitionFetch) -> None:
+        """The same, after an append of the leader's records, or where their beginning was deleted."""
         fetch.sent_in = _NOT_SENT
         self._changed[tp] = fetch
         gone = self._forgotten.pop(tp, None)

@@ -208,14 +208,15 @@ class ReplicaFetcher:
         for answer in response.partitions:
             topic = answer.topic if answer.topic is not None else topics.get(answer.topic_id)
             fetch = self._partitions.get((topic, answer.partition))  # type: ignore[call-overload]
-            # The response to a request of before the offset changed is out of date.
-            if fetch is None or fetch.delayed or fetch.sent_in > number:
+            if fetch is None or fetch.delayed:
                 continue
             partition = fetch.partition
             if partition.role is not Role.FOLLOWER or partition.leader_epoch != fetch.leader_epoch:
                 continue
             try:
-                if answer.error:
+                if fetch.sent_in > number:
+                    self._take_outdated(fetch, answer, number, changes)
+                elif answer.error:
                     self._refused(fetch, answer)
                 elif answer.diverging_epoch is not None:
                     self._truncate(fetch, *answer.diverging_epoch, answer.log_start_offset)
@@ -251,20 +252,36 @@ class ReplicaFetcher:
                 partition.metrics.reassignment_bytes_in += info.size
             self.bytes += info.size
             fetch.offset = replica_log.log_end_offset
-            self.session.put(partition.topic_partition, fetch)
+            self.session.advance(partition.topic_partition, fetch)
             if self._quota.limited and self._is_throttled(fetch):
                 self._quota.record(len(records))
-        fetch.lag = max(0, answer.high_watermark - fetch.offset)
-        fetch.in_sync = not fetch.lag
         fetch.attempts = 0
-        completed = partition.follow_high_watermark(answer.high_watermark)
-        if completed is not None:
-            changes.append(completed)
+        self._follow_high_watermark(fetch, answer, changes)
         # The leader may have deleted records: take over its log start, but never beyond the records of this log.
         log_start = min(answer.log_start_offset, replica_log.high_watermark)
         if log_start > replica_log.log_start_offset:
             replica_log.increment_log_start_offset(log_start)
-            self.session.put(partition.topic_partition, fetch)
+            self.session.advance(partition.topic_partition, fetch)
+
+    def _take_outdated(
+        self, fetch: PartitionFetch, answer: FetchPartitionResponse, number: int, changes: list[Completed]
+    ) -> None:
+        """The offset has changed since request ``number``, which this answers: nothing but its high watermark is of use.
+
+        The leader does not repeat a high watermark that it has sent. After a truncation it must not be taken over,
+        because the log may still differ from the leader's below it.
+        """
+        if number >= fetch.appended_since and not answer.error and answer.diverging_epoch is None:
+            self._follow_high_watermark(fetch, answer, changes)
+
+    def _follow_high_watermark(
+        self, fetch: PartitionFetch, answer: FetchPartitionResponse, changes: list[Completed]
+    ) -> None:
+        fetch.lag = max(0, answer.high_watermark - fetch.offset)
+        fetch.in_sync = not fetch.lag
+        completed = fetch.partition.follow_high_watermark(answer.high_watermark)
+        if completed is not None:
+            changes.append(completed)
 
     def _truncate(self, fetch: PartitionFetch, epoch: int, end_offset: int, leader_start: int) -> None:
         """The leader's newest epoch not above ours is ``epoch`` and ends at ``end_offset`` (KIP-101, KIP-279, KIP-595).

@@ -27,10 +27,10 @@ _MAX_EPOCH = (1 << 31) - 1
 class PartitionFetch:
     """How far one partition was fetched, and whether it is fetched now.
 
-    ``sent_in`` is the number of the request that first carried ``offset``. From request ``appended_since`` on nothing but
-    the leader's records changed the log. ``in_sync``: the log reached the leader's
-    high watermark of the last response; before the first response, the replica is in the ISR. ``delayed``: requests
-    leave the partition out, after an error or because of a quota. ``attempts`` counts the errors since the last append.
+    ``sent_in`` is the number of the request that first carried ``offset``. From request ``appended_since`` on nothing
+    but the leader's records changed the log. ``in_sync``: the log reached the leader's high watermark of the last
+    response; before the first response, the replica is in the ISR. ``delayed``: requests leave the partition out, after
+    an error or because of a quota. ``attempts`` counts the errors since the last append.
     """
 
     __slots__ = (

@@ -266,7 +266,7 @@ class ReplicaFetcher:
     def _take_outdated(
         self, fetch: PartitionFetch, answer: FetchPartitionResponse, number: int, changes: list[Completed]
     ) -> None:
-        """The offset has changed since request ``number``, which this answers: nothing but its high watermark is of use.
+        """The offset has changed since request ``number``: nothing but the high watermark of its answer is of use.
 
         The leader does not repeat a high watermark that it has sent. After a truncation it must not be taken over,
         because the log may still differ from the leader's below it.

@@ -133,6 +133,25 @@ def test_a_new_replica_where_records_were_deleted_up_to_the_middle_of_a_batch(tm
     assert sorted(cluster.read().isr) == [1, 2, 3]
 
 
+# trap: kafkalite/replication/replica_fetcher.py: Both answers to two requests have the same records: the follower drops
+# the second, the leader does not repeat its high watermark, and a follower of an idle partition never learns it.
+@pytest.mark.parametrize(("truncates", "high_watermark"), [(False, 1), (True, 0)])
+def test_the_high_watermark_of_an_answer_that_an_append_made_out_of_date(
+    cluster: SimCluster, truncates: bool, high_watermark: int
+) -> None:
+    """After a truncation it is not taken over, because the logs may still differ below it."""
+    fetcher = cluster[2].manager.fetchers._of[TP]
+    number = fetcher.session.request_number
+    for leaders in (0, 1):
+        answer = FetchPartitionResponse(TP.topic, TOPIC_ID, TP.partition, ErrorCode.NONE, leaders, 0, 0)
+        answer.records = batch("a")
+        fetcher._take(FetchResponse(0, ErrorCode.NONE, 1, [answer]), number, [])
+        if truncates:
+            fetcher._cut(fetcher._partitions[TP], 1, 0, "the logs differ")
+    log = cluster[2].logs.logs[TP]
+    assert (log.log_end_offset, log.high_watermark) == (1, high_watermark)
+
+
 class Wire:
     """A connection whose leader answers with one batch."""
 

@@ -255,8 +255,12 @@ class ReplicaFetcher:
             self.session.advance(partition.topic_partition, fetch)
             if self._quota.limited and self._is_throttled(fetch):
                 self._quota.record(len(records))
+        fetch.lag = max(0, answer.high_watermark - fetch.offset)
+        fetch.in_sync = not fetch.lag
         fetch.attempts = 0
-        self._follow_high_watermark(fetch, answer, changes)
+        completed = partition.follow_high_watermark(answer.high_watermark)
+        if completed is not None:
+            changes.append(completed)
         # The leader may have deleted records: take over its log start, but never beyond the records of this log.
         log_start = min(answer.log_start_offset, replica_log.high_watermark)
         if log_start > replica_log.log_start_offset:
@@ -272,16 +276,9 @@ class ReplicaFetcher:
         because the log may still differ from the leader's below it.
         """
         if number >= fetch.appended_since and not answer.error and answer.diverging_epoch is None:
-            self._follow_high_watermark(fetch, answer, changes)
-
-    def _follow_high_watermark(
-        self, fetch: PartitionFetch, answer: FetchPartitionResponse, changes: list[Completed]
-    ) -> None:
-        fetch.lag = max(0, answer.high_watermark - fetch.offset)
-        fetch.in_sync = not fetch.lag
-        completed = fetch.partition.follow_high_watermark(answer.high_watermark)
-        if completed is not None:
-            changes.append(completed)
+            completed = fetch.partition.follow_high_watermark(answer.high_watermark)
+            if completed is not None:
+                changes.append(completed)
 
     def _truncate(self, fetch: PartitionFetch, epoch: int, end_offset: int, leader_start: int) -> None:
         """The leader's newest epoch not above ours is ``epoch`` and ends at ``end_offset`` (KIP-101, KIP-279, KIP-595).

@@ -33,7 +33,7 @@ from kafkalite.coordinator.group.values import (
 )
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.groups import GroupStore
-from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError, ZkError
+from kafkalite.zk.zk_client import ConnectionLostError, NodeExistsError, NoNodeError, SessionExpiredError, ZkError
 
 log = logging.getLogger(__name__)
 _RETRY = 0.25
@@ -177,6 +177,7 @@ class CoordinatedGroup:
 
     async def _write(self, store: StoreGeneration) -> None:
         error = ErrorCode.NONE
+        is_outcome_unknown = False
         while self.core.state is not GroupState.DEAD:
             try:
                 await self._save(store)
@@ -187,8 +188,13 @@ class CoordinatedGroup:
                 return
             except ConnectionLostError:
                 # Retry while the requests wait; if another coordinator has taken over, the retry finds the claim lost.
+                is_outcome_unknown = True
                 await sleep(self._clock, _RETRY)
             except ZkError as failure:
+                if is_outcome_unknown and isinstance(failure, NodeExistsError | NoNodeError):
+                    # The attempt whose answer was lost took effect after this one had read the znodes: read them again.
+                    is_outcome_unknown = False
+                    continue
                 log.error("group %s: generation %d: %s", self.core.name, store.generation.number, failure)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
                 break

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.zk.zk_client import ConnectionLostError, SessionState
+from kafkalite.zk.stores.groups import GroupStore
+from kafkalite.zk.zk_client import ConnectionLostError, NodeExistsError, SessionState
 from tests.coordinator.group.fixtures import T0, Broker, GroupCoordinatorFixture
 from tests.support import run
 
@@ -169,6 +170,32 @@ def test_groups_that_were_let_go_without_zookeeper_are_loaded_unchanged_afterwar
     broker.client.lose_connection()
     fixture.clock.advance(9.0)
     assert broker.coordinated
+
+
+# trap: kafkalite/coordinator/group/coordinated_group.py: The write of a generation takes effect after the answer to it
+# was lost and its repetition had read the znodes: SyncGroup fails for a generation that is stored.
+@pytest.mark.parametrize("is_outcome_unknown", [True, False])
+def test_a_generation_whose_first_write_takes_effect_late(
+    monkeypatch: pytest.MonkeyPatch, is_outcome_unknown: bool
+) -> None:
+    fixture = GroupCoordinatorFixture()
+    broker = fixture.preferred()
+    join = broker.join("a")
+    fixture.clock.advance(3.0)
+    path = "/consumers/g/generation"
+    failures: list[Exception] = [ConnectionLostError(path)] * is_outcome_unknown + [NodeExistsError(path)]
+    save = GroupStore.save
+
+    async def fail_at_first(self: GroupStore, *args: Any) -> None:
+        if failures:
+            raise failures.pop(0)
+        await save(self, *args)
+
+    monkeypatch.setattr(GroupStore, "save", fail_at_first)
+    member_id = join.result.member_id
+    sync = broker.sync(member_id, 1, assignments={member_id: b"x"})
+    fixture.clock.advance(1.0)
+    assert sync.result.error is (NONE if is_outcome_unknown else ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def test_a_generation_waits_until_it_can_be_written() -> None:

@@ -23,6 +23,7 @@ class TlsCell(FreshCell):
     metrics = (
         Metric("produced, acks=1", "msg/s", at_least=2.0),
         Metric("produce cpu", "CPU s/GB"),
+        Metric("producer's cpu", "CPU s/GB of the client"),
         Metric("consumed", "msg/s", at_least=1.0),
         Metric("consume cpu", "CPU s/GB", at_most=1.0),
         Metric("produced, acks=all", "msg/s", at_least=2.0),
@@ -45,19 +46,19 @@ class TlsCell(FreshCell):
             for round_ in range(2):
                 topic = f"tls-{round_}"
                 side.create_topic(topic)
-                rate, cpu = self._client(side, "produce", topic, self.count, acks="1")
-                found |= {"produced, acks=1": rate, "produce cpu": cpu}
-                rate, cpu = self._client(side, "consume", topic, self.count)
+                rate, cpu, client_cpu = self._client(side, "produce", topic, self.count, acks="1")
+                found |= {"produced, acks=1": rate, "produce cpu": cpu, "producer's cpu": client_cpu}
+                rate, cpu, _ = self._client(side, "consume", topic, self.count)
                 found |= {"consumed": rate, "consume cpu": cpu}
                 side.create_topic(f"{topic}-replicated", factor=3)
-                rate, _ = self._client(side, "produce", f"{topic}-replicated", self.replicated, acks="all")
+                rate, *_ = self._client(side, "produce", f"{topic}-replicated", self.replicated, acks="all")
                 found["produced, acks=all"] = rate
             return found
         finally:
             side.close()
 
-    def _client(self, side: Side, what: str, topic: str, count: int, **settings: str) -> tuple[float, float]:
-        """Messages a second, and CPU seconds of all brokers a GB."""
+    def _client(self, side: Side, what: str, topic: str, count: int, **settings: str) -> tuple[float, float, float]:
+        """Messages a second, CPU seconds of all brokers a GB, and those of a producer (of a consumer: 0)."""
         order: dict[str, Any] = {"bootstrap": self._bootstrap, "topic": topic, "partitions": 1, "count": count}
         if what == "produce":
             order["size"] = self.size
@@ -66,7 +67,8 @@ class TlsCell(FreshCell):
         (result,), cpu = run_clients(side, [(what, order | {"settings": self._settings | settings})])
         if result["count"] < count:
             raise RuntimeError(f"{self.name}: {side.name} served {result['count']} of {count} messages")
-        return count / result["seconds"], cpu / (count * self.size / 1e9)
+        gigabytes = count * self.size / 1e9
+        return count / result["seconds"], cpu / gigabytes, result.get("cpu", 0.0) / gigabytes
 
 
 TLS_CELLS = [TlsCell()]

@@ -7,6 +7,7 @@ Each answer is read into memory of its own, so that a follower appends the fetch
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -34,8 +35,8 @@ from kafkalite.protocol.frames import FrameParser, request_header, response_body
 from kafkalite.protocol.memory import FramePool
 
 _INT32 = struct.Struct(">i")
-_IN_PROGRESS = {0, 11, 36, 115}
-"""Results of ``connect_ex`` that are no failure: done, EAGAIN, EINPROGRESS of BSD and of Linux."""
+_IN_PROGRESS = {0, errno.EAGAIN, errno.EINPROGRESS}
+"""Results of ``connect_ex`` that are no failure."""
 
 POOL = 1 << 22
 """Most bytes of memory that are kept for the next large answers."""

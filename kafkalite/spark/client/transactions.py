@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.types import TopicPartition, by_topic
 from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.spark.client.cluster import GROUP, TRANSACTION, ClusterConnections
@@ -85,7 +85,8 @@ class TransactionClient:
             "v3_and_below_producer_id": producer.producer_id,
             "v3_and_below_producer_epoch": producer.producer_epoch,
             "v3_and_below_topics": [
-                make(name=topic, partitions=numbers) for topic, numbers in _by_topic(partitions).items()
+                make(name=topic, partitions=numbers)
+                for topic, numbers in by_topic((tp, tp.partition) for tp in sorted(partitions)).items()
             ],
         }
 
@@ -204,7 +205,7 @@ class TransactionClient:
                     for number in numbers
                 ],
             )
-            for topic, numbers in _by_topic(offsets).items()
+            for topic, numbers in by_topic((tp, tp.partition) for tp in sorted(offsets)).items()
         ]
         fields = head | {"generation_id": -1, "member_id": "", "group_instance_id": None, "topics": topics}
 
@@ -290,10 +291,3 @@ def _max_timeout(cluster: ClusterConnections) -> int:
             if config.name == name and config.value and config.value.isdecimal():
                 return int(config.value)
     return 0
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        topics.setdefault(topic, []).append(number)
-    return topics

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.types import ZERO_UUID, TopicPartition
+from kafkalite.common.types import ZERO_UUID, TopicPartition, by_topic
 from kafkalite.network.client import ConnectionLost
 from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
@@ -193,7 +193,8 @@ class Admin:
             None
             if partitions is None
             else [
-                kind(version=version, topic=name, partitions=numbers) for name, numbers in _by_topic(partitions).items()
+                kind(version=version, topic=name, partitions=numbers)
+                for name, numbers in by_topic((tp, tp.partition) for tp in sorted(partitions)).items()
             ]
         )
 
@@ -340,10 +341,3 @@ class Admin:
             await host.sleep(pause * (0.8 + 0.4 * host.rng.random()))
             pause = min(pause * 2, patience.retry_max)
         return E.REQUEST_TIMED_OUT
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        topics.setdefault(topic, []).append(number)
-    return topics

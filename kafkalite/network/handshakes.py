@@ -93,4 +93,7 @@ def _outcome(handshake: Handshake) -> Outcome:
     try:
         return handshake.compute()
     except Exception as error:
-        return error
+        # The frames of its traceback refer to the list of outcomes, and so to the error: without this cycle the memory
+        # of the handshakes in the batch is free at once, not only after a garbage collection.
+        error.__context__ = None
+        return error.with_traceback(None)

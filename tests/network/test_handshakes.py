@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -87,3 +89,29 @@ def test_a_handshake_that_fails_holds_up_no_other(caplog: pytest.LogCaptureFixtu
     assert isinstance(taken[0], ZeroDivisionError)
     assert taken[1:] == ["last"]
     assert caplog.text.count("a handshake could not go on") == 2
+
+
+# trap: kafkalite/network/handshakes.py: A handshake that failed keeps its memory, and that of others, until the next
+# garbage collection.
+def test_a_handshake_that_failed_is_freed_at_once() -> None:
+    def fail() -> bool:
+        try:
+            return 1 / 0 > 0
+        except ZeroDivisionError:
+            raise OSError from None
+
+    executor = ManualExecutor()
+    handshakes = Handshakes(executor)
+    steps = [Step([], number, fail) for number in range(BATCH)]
+    freed = [weakref.ref(step) for step in steps]
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        while steps:
+            handshakes.run(steps.pop(), is_begun=True)
+        while executor.work:
+            executor.do_one()
+        assert [step() for step in freed] == [None] * BATCH
+    finally:
+        if collects:
+            gc.enable()

@@ -58,7 +58,7 @@ class TlsCell(FreshCell):
             side.close()
 
     def _client(self, side: Side, what: str, topic: str, count: int, **settings: str) -> tuple[float, float, float]:
-        """Messages a second, CPU seconds of all brokers a GB, and those of a producer (of a consumer: 0)."""
+        """Messages a second, CPU seconds of all brokers a GB, and those of the client."""
         order: dict[str, Any] = {"bootstrap": self._bootstrap, "topic": topic, "partitions": 1, "count": count}
         if what == "produce":
             order["size"] = self.size
@@ -68,7 +68,7 @@ class TlsCell(FreshCell):
         if result["count"] < count:
             raise RuntimeError(f"{self.name}: {side.name} served {result['count']} of {count} messages")
         gigabytes = count * self.size / 1e9
-        return count / result["seconds"], cpu / gigabytes, result.get("cpu", 0.0) / gigabytes
+        return count / result["seconds"], cpu / gigabytes, result["cpu"] / gigabytes
 
 
 TLS_CELLS = [TlsCell()]

@@ -333,8 +333,7 @@ def _start(task: dict[str, object]) -> subprocess.Popen[str]:
 
 def main(text: str) -> None:
     """Do the task and print its result."""
-    # The strangers of a real broker have machines of their own. A nice value is not enough: Linux lets a process of any
-    # nice value finish its slice of 3 ms when the broker or its client wakes up.
+    # The strangers of a real broker have machines of their own: they use only what the broker and its client leave.
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     task: dict[str, Any] = json.loads(text)
     door, count = Door(**task["door"]), task["count"]

@@ -12,7 +12,7 @@ from kafkalite.apis.registry import serves
 from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
-from kafkalite.common.types import by_topic
+from kafkalite.common.types import numbers_by_topic
 from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
@@ -50,7 +50,7 @@ def _state(
     make = messages.DescribeTransactionsResponse.TransactionState
     if isinstance(found, ErrorCode):
         return make(version=version, transactional_id=name, error_code=found, transaction_state="")
-    topics = by_topic((tp, tp.partition) for tp in sorted(found.partitions))
+    topics = numbers_by_topic(found.partitions)
     visible = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, topics)
     return make(
         version=version,

@@ -40,6 +40,11 @@ def by_topic(items: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[T]]:
     return topics
 
 
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of the partitions of each topic, in order."""
+    return by_topic((tp, tp.partition) for tp in sorted(partitions))
+
+
 def random_uuid(rng: random.Random) -> uuid.UUID:
     """A random (version 4) UUID drawn from ``rng``."""
     return uuid.UUID(int=rng.getrandbits(128), version=4)

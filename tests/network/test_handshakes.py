@@ -104,7 +104,6 @@ def test_a_handshake_that_failed_is_freed_at_once() -> None:
     handshakes = Handshakes(executor)
     steps = [Step([], number, fail) for number in range(BATCH)]
     freed = [weakref.ref(step) for step in steps]
-    collects = gc.isenabled()
     gc.disable()
     try:
         while steps:
@@ -113,5 +112,4 @@ def test_a_handshake_that_failed_is_freed_at_once() -> None:
             executor.do_one()
         assert [step() for step in freed] == [None] * BATCH
     finally:
-        if collects:
-            gc.enable()
+        gc.enable()

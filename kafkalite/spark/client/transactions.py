@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.types import TopicPartition, by_topic
+from kafkalite.common.types import TopicPartition, numbers_by_topic
 from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.spark.client.cluster import GROUP, TRANSACTION, ClusterConnections
@@ -85,8 +85,7 @@ class TransactionClient:
             "v3_and_below_producer_id": producer.producer_id,
             "v3_and_below_producer_epoch": producer.producer_epoch,
             "v3_and_below_topics": [
-                make(name=topic, partitions=numbers)
-                for topic, numbers in by_topic((tp, tp.partition) for tp in sorted(partitions)).items()
+                make(name=topic, partitions=numbers) for topic, numbers in numbers_by_topic(partitions).items()
             ],
         }
 
@@ -205,7 +204,7 @@ class TransactionClient:
                     for number in numbers
                 ],
             )
-            for topic, numbers in by_topic((tp, tp.partition) for tp in sorted(offsets)).items()
+            for topic, numbers in numbers_by_topic(offsets).items()
         ]
         fields = head | {"generation_id": -1, "member_id": "", "group_instance_id": None, "topics": topics}
 

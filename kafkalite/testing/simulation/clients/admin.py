@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.types import ZERO_UUID, TopicPartition, by_topic
+from kafkalite.common.types import ZERO_UUID, TopicPartition, numbers_by_topic
 from kafkalite.network.client import ConnectionLost
 from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
@@ -194,7 +194,7 @@ class Admin:
             if partitions is None
             else [
                 kind(version=version, topic=name, partitions=numbers)
-                for name, numbers in by_topic((tp, tp.partition) for tp in sorted(partitions)).items()
+                for name, numbers in numbers_by_topic(partitions).items()
             ]
         )
 

@@ -24,11 +24,14 @@ from integration.harness.wire import PRODUCE, leaders
 from integration.test_clients_confluent import Confluent
 from kafkalite.common import types
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.events import decode_frames
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.state import read_state
+from kafkalite.embedded.znodes import ZnodeReader
 from kafkalite.protocol.produce import ProduceRequest, decode_produce_response, encode_produce
 from kafkalite.record.legacy import encode_message_set
 from kafkalite.record.records import Record, encode_batch
+from kafkalite.zk.znodes.brokers import broker_path, decode_broker
 
 RECORDS = 5000
 SIZE = 1000
@@ -319,3 +322,16 @@ def test_the_page_is_found_by_cluster_json_and_nothing_is_beside_it(cluster: Loc
     assert address == cluster.metrics(1)
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(address.replace("/metrics", "/"), timeout=30)
+
+
+def test_the_page_of_a_registered_broker_refuses_no_reader(cluster: LocalCluster) -> None:
+    starting = cluster.broker_ids[-1]
+    cluster.stop_broker(starting)
+    cluster.start_broker(starting, wait=False)
+    with ZnodeReader(cluster.zookeeper) as reader:
+        # Without a pause, because the reader is to come as early as the registration of the broker lets it.
+        while (data := reader.get(broker_path(starting))) is None:
+            assert cluster.is_alive(starting)
+    with urllib.request.urlopen(decode_broker(starting, data).events, timeout=30) as response:
+        assert decode_frames(response.read()).broker == starting
+    cluster.wait_ready()

@@ -85,11 +85,12 @@ def test_a_missing_configuration_file_is_reported(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_a_port_in_use_is_reported(tmp_path: Path, shared_cluster: LocalCluster) -> None:
+@pytest.mark.parametrize(("name", "protocol"), [("listeners", "PLAINTEXT"), ("metrics.listener", "http")])
+def test_a_port_in_use_is_reported(tmp_path: Path, shared_cluster: LocalCluster, name: str, protocol: str) -> None:
     """With the address that another process has."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        lines = start(tmp_path, shared_cluster.zookeeper, {"listeners": f"PLAINTEXT://{address}"})
+        lines = start(tmp_path, shared_cluster.zookeeper, {name: f"{protocol}://{address}"})
     assert address in reason(lines)
     assert "in use" in reason(lines)
 

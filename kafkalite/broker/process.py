@@ -26,6 +26,7 @@ from kafkalite.zk.zk_client import NoIdentityError, NotAuthorizedError
 if TYPE_CHECKING:
     from kafkalite.broker.edges import ProcessReactor
     from kafkalite.broker.server import BrokerServer
+    from kafkalite.metrics.endpoint import MetricsEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -82,9 +83,12 @@ class _Process:
     async def _start(self) -> None:
         try:
             server = await self._connect()
+            # Before the start, because a port in use is to end it while the logs are closed, and because the
+            # registration names the page: its readers may come at once.
+            endpoint = self._metrics_endpoint()
             await server.start()
-            if self._metrics_listener:
-                self._serve_metrics(server)
+            if endpoint is not None:
+                self._serve_metrics(endpoint, server)
         except (StartupError, ConfigError) as error:
             self._fatal(error)
         except NoIdentityError as error:
@@ -112,21 +116,27 @@ class _Process:
             gc.set_threshold(_GENERATION_0, 20, 100)
             gc.enable()
 
-    def _serve_metrics(self, server: BrokerServer) -> None:
+    def _metrics_endpoint(self) -> MetricsEndpoint | None:
+        if not self._metrics_listener:
+            return None
         # Here, because a broker without a listener for metrics need not load a web server.
         from kafkalite.metrics.endpoint import MetricsEndpoint
+
+        address = urlsplit(self._metrics_listener)
+        return MetricsEndpoint(address.hostname or "", address.port or 0)
+
+    def _serve_metrics(self, endpoint: MetricsEndpoint, server: BrokerServer) -> None:
         from kafkalite.metrics.events_page import EVENTS_PATH, events_page
         from kafkalite.metrics.exposition import metrics_app
         from kafkalite.metrics.trace_page import TRACE_PATH, trace_page
 
-        address = urlsplit(self._metrics_listener)
         reactor = cast("IReactorFromThreads", self._reactor)
         metrics = metrics_app(server.collectors(), partial(blockingCallFromThread, reactor))
         wait_for_reactor: Callable[[Callable[[], object]], object] = partial(blockingCallFromThread, reactor)
         prepare = partial(wait_for_reactor, lambda: deferred(server.prepare_metrics()))
-        host, port = address.hostname or "", address.port or 0
         allowed: Callable[[Callable[[], bool]], bool] = partial(blockingCallFromThread, reactor)
-        security = server.page_security(host, port, allowed) if address.scheme == "https" else None
+        encrypted = urlsplit(self._metrics_listener).scheme == "https"
+        security = server.page_security(endpoint.host, endpoint.port, allowed) if encrypted else None
         events = events_page(lambda: blockingCallFromThread(reactor, server.events.snapshot))
         traces = server.traces
         trace = trace_page(
@@ -134,7 +144,7 @@ class _Process:
             # The clock alone is read here, because waiting for the reactor would make the comparison less exact.
             lambda tp: traces.frames() if tp is None else blockingCallFromThread(reactor, traces.frames, tp),
         )
-        MetricsEndpoint(host, port, metrics, prepare, security, {EVENTS_PATH: events, TRACE_PATH: trace})
+        endpoint.serve(metrics, prepare, security, {EVENTS_PATH: events, TRACE_PATH: trace})
 
     async def _stop(self) -> None:
         if self._serving is not None:

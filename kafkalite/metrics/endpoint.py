@@ -33,33 +33,42 @@ _AUTHORIZATION: Final = "kafkalite.authorization"
 
 
 class MetricsEndpoint:
-    """Serves ``metrics`` on ``host`` and ``port`` (0: a free one, which ``port`` then is) until the process ends.
+    """The listener of ``host`` and ``port`` (0: a free one, which ``port`` then is), open until the process ends.
 
-    ``prepare`` is called before each scrape, in the thread that serves it. ``pages`` are served beside the metrics, by
-    path. With ``security`` all pages are served over TLS to those who log in; without, to all.
+    It queues connections from the start, and answers them after :meth:`serve`, so that a reader who learns the address
+    from the registration of the broker is never refused.
 
     Raises :class:`kafkalite.common.errors.StartupError` where the port cannot be had.
     """
 
-    def __init__(
+    def __init__(self, host: str, port: int) -> None:
+        try:
+            self._server = _Server((host, port), _Handler)
+        except OSError as error:
+            raise StartupError(
+                f"metrics.listener: cannot listen on {host}:{port}: {error.strerror}; choose another port"
+            ) from None
+        self.host: str = host
+        self.port: int = self._server.server_port
+
+    def serve(
         self,
-        host: str,
-        port: int,
         metrics: WSGIApplication,
         prepare: Callable[[], object],
         security: PageSecurity | None = None,
         pages: Mapping[str, WSGIApplication] | None = None,
     ) -> None:
-        try:
-            self._server = _Server((host, port), _Handler, None if security is None else security.tls)
-        except OSError as error:
-            raise StartupError(
-                f"metrics.listener: cannot listen on {host}:{port}: {error.strerror}; choose another port"
-            ) from None
+        """Serve ``metrics``, and ``pages`` beside them by path. Call once.
+
+        ``prepare`` is called before each scrape, in the thread that serves it. With ``security`` all pages are served
+        over TLS to those who log in; without, to all.
+        """
+        if security is not None:
+            self._server.tls = security.tls
         self._server.set_app(_application(metrics, prepare, security, pages or {}))
-        self.port: int = self._server.server_port
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
-        log.info("metrics are served on %s://%s:%d%s", "https" if security else "http", host, self.port, PATH)
+        scheme = "https" if security else "http"
+        log.info("metrics are served on %s://%s:%d%s", scheme, self.host, self.port, PATH)
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -67,13 +76,9 @@ class _Server(ThreadingMixIn, WSGIServer):
     block_on_close = False
     request_queue_size = MOST_AT_ONCE
 
-    def __init__(
-        self,
-        address: tuple[str, int],
-        handler: type[WSGIRequestHandler],
-        tls: Callable[[], ssl.SSLContext] | None,
-    ) -> None:
-        self._tls = tls
+    tls: Callable[[], ssl.SSLContext] | None = None
+
+    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
@@ -105,11 +110,11 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def finish_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
         """Handshake and request, in the thread."""
-        if self._tls is None or not isinstance(request, socket.socket):
+        if self.tls is None or not isinstance(request, socket.socket):
             super().finish_request(request, client_address)
             return
         request.settimeout(TIMEOUT)
-        with self._tls().wrap_socket(request, server_side=True) as encrypted:
+        with self.tls().wrap_socket(request, server_side=True) as encrypted:
             super().finish_request(encrypted, client_address)
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002

@@ -108,12 +108,11 @@ def begin_move(cluster: LocalCluster, directory: Path, side: str, rate: int) -> 
     at the follower; returns the topic."""
     topic = create(cluster, side, 1)
     fill(cluster, topic, SIZE)
-    for kind, name, setting in (
-        ("brokers", "1" if side == "leader" else "2", f"{side}.replication.throttled.rate={rate}"),
-        ("topics", topic, f"{side}.replication.throttled.replicas=*"),
-    ):
-        change = ("--alter", "--entity-type", kind, "--entity-name", name, "--add-config", setting)
-        run_tool(KAFKA_3_9, CONFIGS, "--bootstrap-server", cluster.bootstrap, *change)
+    all_replicas = ("--entity-name", topic, "--add-config", f"{side}.replication.throttled.replicas=*")
+    run_tool(
+        KAFKA_3_9, CONFIGS, "--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "topics", *all_replicas
+    )
+    limit(cluster.bootstrap, {f"{side}.replication.throttled.rate": rate}, 1 if side == "leader" else 2)
     reassign(cluster, "--execute", plan(directory / "move.json", topic, [2]))
     return topic
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kafkalite.apis.fetch_authorization import FetchAuthorization
@@ -34,7 +35,7 @@ from kafkalite.apis.registry import serves
 from kafkalite.apis.services import BrokerServices
 from kafkalite.apis.throttling import Throttling
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.types import ZERO_UUID, TopicPartition
+from kafkalite.common.types import ZERO_UUID, TopicPartition, side_by_side
 from kafkalite.network.request import Request
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.fetch import (
@@ -61,6 +62,7 @@ _LEADER_HINT_FROM = 12
 _ENDPOINTS_FROM = 16
 _HEAD_BYTES = 20
 """What an answer without partitions counts against a quota."""
+_TOPIC = attrgetter("topic", "topic_id")
 
 
 @serves(ApiKey.FETCH, 0, 17)
@@ -304,7 +306,7 @@ class FetchApi:
                     )
                 )
             if len(answers) > 1:
-                answers = _by_topic(answers)
+                answers = side_by_side(answers, _TOPIC)
             if self._metrics is not None:
                 for answer in answers:
                     if answer.error:
@@ -423,7 +425,7 @@ class FetchApi:
         ]
         if self._metrics is not None:
             self._metrics.failed(request, [ErrorCode.UNKNOWN_SERVER_ERROR])
-        request.respond(encode_fetch_response(request.header.api_version, 0, 0, _by_topic(answers)))
+        request.respond(encode_fetch_response(request.header.api_version, 0, 0, side_by_side(answers, _TOPIC)))
 
 
 def _is_news(last_sent: dict[TopicPartition, tuple[int, int]], result: FetchResult) -> bool:
@@ -439,11 +441,3 @@ def _is_news(last_sent: dict[TopicPartition, tuple[int, int]], result: FetchResu
         or result.preferred_read_replica != -1
         or result.diverging_epoch is not None
     )
-
-
-def _by_topic(answers: list[FetchPartitionResponse]) -> list[FetchPartitionResponse]:
-    """``answers`` with the partitions of one topic side by side."""
-    topics: dict[object, list[FetchPartitionResponse]] = {}
-    for answer in answers:
-        topics.setdefault((answer.topic, answer.topic_id), []).append(answer)
-    return answers if len(topics) == 1 else [answer for group in topics.values() for answer in group]

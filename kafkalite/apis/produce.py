@@ -21,6 +21,8 @@ import logging
 import struct
 from collections.abc import Container, Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalite.apis.context import authorize, decisions_of
@@ -30,7 +32,7 @@ from kafkalite.apis.services import BrokerServices
 from kafkalite.apis.throttling import Throttling
 from kafkalite.common.acls import AclOperation, AclResourceType
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.types import TopicPartition, side_by_side
 from kafkalite.network.request import Request
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.produce import (
@@ -57,6 +59,7 @@ _MAGIC_2_FROM = 3
 _ZSTD_FROM = 7
 _LEADER_HINT_FROM = 10
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_TOPIC = attrgetter("topic")
 
 
 class _Usable(Enum):
@@ -171,18 +174,12 @@ class ProduceApi:
                 transactional = transactional or refusal is not None
             else:
                 refused[index] = ProducePartitionResponse(tp[0], tp[1], refusal[0], error_message=refusal[1])
-
-        def done(results: Sequence[ProduceResult]) -> None:
-            self._answer_both(request, produce, refused, results)
-
         if produce.acks not in (-1, 0, 1):
             self._refuse(request, produce, ErrorCode.INVALID_REQUIRED_ACKS)
         elif transactional:
             self._append_transactional(request, produce, refused, usable)
-        elif usable:
-            self._append(produce.timeout_ms, produce.acks, usable, done)
         else:
-            done(())
+            self._append_rest(request, produce, refused)
 
     def _append_transactional(
         self,
@@ -203,27 +200,37 @@ class ProduceApi:
         if self._transactional is None:
             self._transactional = TransactionalProduce(self._services)
 
-        def append(unverified: Mapping[TopicPartition, tuple[ErrorCode, str | None]]) -> None:
-            for index, (tp, _) in enumerate(produce.partitions):
-                if tp in unverified and index not in refused:
-                    error, message = unverified[tp]
-                    refused[index] = ProducePartitionResponse(tp[0], tp[1], error, error_message=message)
-            rest = [entry for index, entry in enumerate(produce.partitions) if index not in refused]
-            try:
-                if rest:
-                    self._append(
-                        produce.timeout_ms,
-                        produce.acks,
-                        rest,
-                        lambda results: self._answer_both(request, produce, refused, results),
-                    )
-                else:
-                    self._answer_both(request, produce, refused, ())
-            except Exception:
-                log.exception("A produce request failed")
-                self._refuse(request, produce, ErrorCode.UNKNOWN_SERVER_ERROR)
+        then = partial(self._append_verified, request, produce, refused)
+        self._transactional.verify(request.header.api_version, produce.transactional_id, producer, usable, then)
 
-        self._transactional.verify(request.header.api_version, produce.transactional_id, producer, usable, append)
+    def _append_verified(
+        self,
+        request: Request,
+        produce: ProduceRequest,
+        refused: dict[int, ProducePartitionResponse],
+        unverified: Mapping[TopicPartition, tuple[ErrorCode, str | None]],
+    ) -> None:
+        """Append what is neither ``refused`` nor ``unverified``. Raises nothing, because other requests wait behind."""
+        for index, (tp, _) in enumerate(produce.partitions):
+            if tp in unverified and index not in refused:
+                error, message = unverified[tp]
+                refused[index] = ProducePartitionResponse(tp[0], tp[1], error, error_message=message)
+        try:
+            self._append_rest(request, produce, refused)
+        except Exception:
+            log.exception("A produce request failed")
+            self._refuse(request, produce, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _append_rest(
+        self, request: Request, produce: ProduceRequest, refused: Mapping[int, ProducePartitionResponse]
+    ) -> None:
+        """Append what is not ``refused``; the answer names both."""
+        rest = [entry for index, entry in enumerate(produce.partitions) if index not in refused]
+        done = partial(self._answer_both, request, produce, refused)
+        if rest:
+            self._append(produce.timeout_ms, produce.acks, rest, done)
+        else:
+            done(())
 
     def _answer_both(
         self,
@@ -281,7 +288,7 @@ class ProduceApi:
                         endpoints = leader_endpoints(self._services.metadata, hints, request.connection.listener)
                         break
             if len(answers) > 1:
-                answers = _by_topic(answers)
+                answers = side_by_side(answers, _TOPIC)
             if self._metrics is not None:
                 for answer in answers:
                     if answer.error:
@@ -343,11 +350,3 @@ def _refusal(version: int, records: memoryview) -> tuple[ErrorCode, str] | Liter
 
 def _has_transactional(version: int, entries: Sequence[tuple[TopicPartition, memoryview]]) -> bool:
     return any(_refusal(version, records) is _TRANSACTIONAL for _, records in entries)
-
-
-def _by_topic(answers: list[ProducePartitionResponse]) -> list[ProducePartitionResponse]:
-    """``answers`` with the partitions of one topic side by side."""
-    topics: dict[str, list[ProducePartitionResponse]] = {}
-    for answer in answers:
-        topics.setdefault(answer.topic, []).append(answer)
-    return answers if len(topics) == 1 else [answer for group in topics.values() for answer in group]

@@ -9,7 +9,7 @@ import base64
 import os
 import random
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar, final
 
@@ -43,6 +43,14 @@ def by_topic(items: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[T]]:
 def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """The numbers of the partitions of each topic, in order."""
     return by_topic((tp, tp.partition) for tp in sorted(partitions))
+
+
+def side_by_side(items: list[T], key: Callable[[T], Hashable]) -> list[T]:
+    """``items`` with those of one ``key`` next to each other, in the order of the first item of each."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return items if len(groups) == 1 else [item for group in groups.values() for item in group]
 
 
 def random_uuid(rng: random.Random) -> uuid.UUID:

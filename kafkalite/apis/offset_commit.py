@@ -64,9 +64,10 @@ def _offsets(
     errors: dict[TopicPartition, ErrorCode] = {}
     readable = context.authorized(AclOperation.READ, AclResourceType.TOPIC, [topic.name for topic in request.topics])
     for topic in request.topics:
+        is_readable = topic.name in readable
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
-            if topic.name not in readable:
+            if not is_readable:
                 errors[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 continue
             if metadata.state(tp) is None:

@@ -105,12 +105,12 @@ class ProduceApi:
             if acks not in (-1, 0, 1):
                 self._refuse(request, produce, ErrorCode.INVALID_REQUIRED_ACKS)
             elif acks:
-                self._append(produce.timeout_ms, acks, entries, lambda results: self._answer(request, results))
+                self._append(produce.timeout_ms, acks, entries, partial(self._answer, request))
                 # What waits for its replicas is in the log. The memory that it came in is needed for the next requests,
                 # and among them for those of the followers, for which this one waits.
                 request.release_body()
             else:
-                self._append(produce.timeout_ms, 0, entries, lambda results: self._answer_nothing(request, results))
+                self._append(produce.timeout_ms, 0, entries, partial(self._answer_nothing, request))
         except Exception:
             log.exception("A produce request failed")
             self._refuse(request, produce, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -128,9 +128,11 @@ def _decode_flexible(body: memoryview) -> ProduceRequest:
             if after > end:
                 raise ProtocolError(f"Produce: records of {size - 1} bytes run past the end")
             partitions.append((TopicPartition(topic, index), body[pos:after]))
-            pos = skip_tags(body, after)
-        pos = skip_tags(body, pos)
-    skip_tags(body, pos)
+            # Without a call where there are no tags, because there hardly ever are any.
+            pos = after + 1 if body[after] == 0 else skip_tags(body, after)
+        pos = pos + 1 if body[pos] == 0 else skip_tags(body, pos)
+    if body[pos]:
+        skip_tags(body, pos)
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 

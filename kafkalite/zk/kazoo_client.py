@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from kazoo import exceptions, security
 from kazoo.client import KazooState
@@ -191,7 +191,7 @@ class KazooZkClient:
             self._kazoo.submit(request, Answer(self._lane, future, path, converted, session))
         return future
 
-    def _multi_results(self, ops: Sequence[zk_client.Op], answer: list[object]) -> list[ZnodeStat | str | None]:
+    def _multi_results(self, ops: Sequence[zk_client.Op], answer: list[Any]) -> list[ZnodeStat | str | None]:
         results: list[ZnodeStat | str | None] = []
         for index, (op, result) in enumerate(zip(ops, answer, strict=True)):
             if isinstance(result, exceptions.RolledBackError | exceptions.RuntimeInconsistency):
@@ -201,7 +201,7 @@ class KazooZkClient:
             if isinstance(op, zk_client.Create):
                 results.append(str(result))  # Only of this result kazoo removes the chroot itself.
             else:
-                results.append(_stat(cast(_KazooStat, result)) if isinstance(op, zk_client.SetData) else None)
+                results.append(_stat(result) if isinstance(op, zk_client.SetData) else None)
         return results
 
     async def _create_chroot(self) -> None:

@@ -939,13 +939,16 @@ class Log:
         self.topic_id = topic_id
 
     def close(self) -> None:
-        """Close in order: write a snapshot of the producers, complete the indexes, close the files."""
+        """Close in order: write a snapshot of the producers, complete the indexes, close the files.
+
+        Raises ``ApiError``. On a full disk the next start must recover the log, which has all that was appended.
+        """
         if self._storage.broken:
             return
-        self._storage.call(self.producer_state.take_snapshot, self.log_end_offset)
+        self._storage.attempt(self.producer_state.take_snapshot, self.log_end_offset)
         for segment in self.segments:
             if segment is self.segments.active:
-                self._storage.call(segment.close)
+                self._storage.attempt(segment.close)
             segment.release_all()
 
     def renamed(self, path: str) -> None:

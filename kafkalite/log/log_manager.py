@@ -22,7 +22,14 @@ from kafkalite.common.types import TopicPartition, random_uuid
 from kafkalite.log.background_work import CheckpointWriter, Deleter, Flusher, FolderSyncer
 from kafkalite.log.cleaner.job import CleanerPool
 from kafkalite.log.cleaner.log_cleaner import LogCleaner
-from kafkalite.log.file_system import NOT_THE_DISK, PASSING, FilePool, FileSystem, default_pool_limit
+from kafkalite.log.file_system import (
+    NOT_THE_DISK,
+    PASSING,
+    FilePool,
+    FileSystem,
+    LogDirFailure,
+    default_pool_limit,
+)
 from kafkalite.log.future_logs import FutureLogs
 from kafkalite.log.log import FlushWork, Log, LogServices
 from kafkalite.log.log_config import LogConfig, LogManagerConfig
@@ -462,24 +469,24 @@ class LogManager:
     async def shutdown(self, broker_epoch: int = -1, unclean_start_epoch: int = -1) -> None:
         """Close every log, write the checkpoints and mark each directory as cleanly shut down.
 
-        The epochs are those of this broker's registration, for the next start.
+        The epochs are those of this broker's registration, for the next start. A directory whose disk is full keeps its
+        boot mark instead: the next start recovers its logs, which lack nothing under the same boot.
         """
         self._maintenance.close()
         self._cleaner.close()
         self._deleter.close()
-        for existing in self._all():
-            try:
-                existing.close()
-            except ApiError as error:
-                log.error("%s was not closed: %s", existing.topic_partition, error)
-                self._take_offline(existing.log_dir)
-        await gather(self._flush_all(path) for path in list(self._dirs))
+        full = {existing.log_dir for existing in self._all() if not self._close(existing)}
+        dirs = list(self._dirs)
+        flushed = await gather(self._flush_all(path) for path in dirs)
+        full.update(path for path, is_flushed in zip(dirs, flushed, strict=True) if not is_flushed)
         self._checkpoint_all()
         await gather([writer.drain() for writer in self._writers.values()])
         if self.offline_dirs:
             # A failed directory may still have its old mark, so the marks of the others must not match it.
             unclean_start_epoch = -1
         for path, directory in list(self._dirs.items()):
+            if path in full:
+                continue
             try:
                 directory.mark_clean(CleanShutdown(broker_epoch, unclean_start_epoch, len(self.log_dirs)))
             except OSError as error:
@@ -488,7 +495,21 @@ class LogManager:
             existing.mark_broken()
         self._release_dirs()
 
-    async def _flush_all(self, log_dir: str) -> None:
+    def _close(self, existing: Log) -> bool:
+        """Whether the log is closed in order."""
+        try:
+            existing.close()
+        except LogDirFailure as error:
+            log.error("%s was not closed: %s", existing.topic_partition, error)
+            self._take_offline(existing.log_dir)
+        except ApiError as error:
+            log.error("%s was not closed, the next start recovers it: %s", existing.topic_partition, error)
+        else:
+            return True
+        return False
+
+    async def _flush_all(self, log_dir: str) -> bool:
+        """Whether all logs of the directory are on its disk, with what a start after a clean shutdown believes."""
         waiting = [existing for existing in self._all() if existing.log_dir == log_dir]
         try:
             while waiting:
@@ -501,9 +522,14 @@ class LogManager:
                 for existing, work in works:
                     existing.flushed(work)
                 waiting = [existing for existing, _ in works]
-        except (OSError, ApiError) as error:
+        except (OSError, LogDirFailure) as error:
             log.error("log directory %s failed: %s", log_dir, error)
             self._take_offline(log_dir)
+        except ApiError as error:
+            log.error("the logs in %s were not flushed, the next start recovers them: %s", log_dir, error)
+        else:
+            return True
+        return False
 
     def _release_dirs(self) -> None:
         for directory in self._dirs.values():

@@ -492,6 +492,30 @@ def test_a_start_without_the_directory_that_has_no_room_begins_a_new_life(tmp_pa
     assert fixture.started().unclean_start_epoch == -1, "one directory did not take part in the life that ended"
 
 
+@pytest.mark.parametrize("refused", [".snapshot", "leader-epoch-checkpoint", "recovery-point", ".kafka_cleanshutdown"])
+def test_a_shutdown_for_which_the_disk_has_no_room_keeps_the_life_of_the_logs(tmp_path: Path, refused: str) -> None:
+    fixture = LogManagerFixture(tmp_path, 2)
+    manager = registered(fixture, 55)
+    fixture.fs.fail, fixture.fs.only = {"write_file": FULL}, refused
+    manager.logs[tp(0)].append_as_leader(batch(1), 1, NOW)
+    run(manager.shutdown(70, 55))
+    fixture.fs.only, fixture.fs.fail = "", {}
+    again = fixture.started()
+    assert again.unclean_start_epoch == 55
+    assert again.logs[tp(0)].log_end_offset == 5
+    assert again.logs[tp(0)].epochs.entries == [(0, 0), (1, 4)]
+
+
+@pytest.mark.parametrize("why", [FULL, BROKEN])
+def test_a_shutdown_whose_flush_fails_begins_a_new_life(tmp_path: Path, why: int) -> None:
+    fixture = LogManagerFixture(tmp_path, 2)
+    manager = registered(fixture, 55)
+    fixture.fs.fail, fixture.fs.only = {"fsync": why}, fixture.dirs[1]
+    run(manager.shutdown(70, 55))
+    fixture.fs.only, fixture.fs.fail = "", {}
+    assert fixture.started().unclean_start_epoch == -1
+
+
 def test_a_full_directory_is_not_marked_and_stays_in_use(tmp_path: Path) -> None:
     fixture = LogManagerFixture(tmp_path)
     manager = fixture.started()

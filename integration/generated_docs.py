@@ -247,7 +247,8 @@ def metrics_document() -> str:
             "A broker with `metrics.listener=http://host:port` in its properties serves these to Prometheus at "
             "`http://host:port/metrics`, and `process_*` and `python_*` beside them. That page is open to all who "
             "reach the port: bind an address that only Prometheus reaches, or write `https://`, which asks for a login "
-            "([security.md](security.md#metrics)). `kafkalite cluster start` sets one for each broker, and "
+            "([security.md](security.md#metrics)). A broker that starts takes connections and answers them once it "
+            "serves clients. `kafkalite cluster start` sets one for each broker, and "
             "with `--secure` one with a login, and writes it into `cluster.json` (`brokers[].metrics`). "
             "`docker/monitoring` has alert rules and a dashboard ([deploy.md](deploy.md#prometheus-and-grafana)).",
             118,

@@ -159,15 +159,21 @@ def _check(code: int) -> None:
 def find_coordinator(
     cluster: LocalCluster, key: str, kind: int = GROUP, *, but: int = 0, timeout: float = PATIENCE
 ) -> int:
-    """The coordinator, once a living broker other than ``but`` answers as the coordinator."""
+    """The coordinator other than ``but``, once a living broker names it and it names itself.
+
+    A broker that has not heard yet that its predecessor is gone would refuse what it is asked.
+    """
+
+    def named_by(broker_id: int) -> int:
+        with GroupClient(cluster.address(broker_id), 5.0) as client:
+            return client.coordinator(key, kind)
 
     def found() -> int:
         for broker_id in cluster.broker_ids:
             if broker_id == but or not cluster.is_alive(broker_id):
                 continue
-            with GroupClient(cluster.address(broker_id), 5.0) as client:
-                coordinator = client.coordinator(key, kind)
-            if coordinator != but and cluster.is_alive(coordinator):
+            coordinator = named_by(broker_id)
+            if coordinator != but and cluster.is_alive(coordinator) and named_by(coordinator) == coordinator:
                 return coordinator
         raise LookupError("nobody")
 

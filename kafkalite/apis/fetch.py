@@ -103,13 +103,13 @@ class FetchApi:
             if fetch.session_epoch == FINAL_EPOCH:
                 if fetch.session_id:
                     self.sessions.remove(fetch.session_id)
-                self._fetch_all(request, fetch, None)
+                self._fetch_full(request, fetch, None)
             elif fetch.session_epoch == INITIAL_EPOCH:
                 if fetch.session_id:
                     self.sessions.remove(fetch.session_id)
                 self._open_session(request, fetch)
             else:
-                self._go_on(request, fetch)
+                self._fetch_incremental(request, fetch)
         except ApiError as error:
             if self._metrics is not None:
                 self._metrics.failed(request, [error.code])
@@ -122,9 +122,9 @@ class FetchApi:
         size = len(fetch.partitions)
         has_topic_ids = request.header.api_version >= _TOPIC_IDS_FROM
         session = self.sessions.create(size, fetch.replica_id >= 0, has_topic_ids) if size else None
-        self._fetch_all(request, fetch, session)
+        self._fetch_full(request, fetch, session)
 
-    def _fetch_all(self, request: Request, fetch: FetchRequest, session: FetchSession | None) -> None:
+    def _fetch_full(self, request: Request, fetch: FetchRequest, session: FetchSession | None) -> None:
         """Answer for each partition that the request names. They enter ``session``, which is new, if there is one."""
         partitions, unknown = self._resolve(request.header.api_version, fetch.partitions)
         denied: Sequence[FetchPartition] = ()
@@ -148,7 +148,8 @@ class FetchApi:
             lambda results: self._answer(request, params, session, unknown, results, partitions, denied),
         )
 
-    def _go_on(self, request: Request, fetch: FetchRequest) -> None:
+    def _fetch_incremental(self, request: Request, fetch: FetchRequest) -> None:
+        """Answer for those partitions of the client's session that have news (KIP-227)."""
         version = request.header.api_version
         if self._authorization is not None:
             self._authorization.check_owner(request, fetch.session_id)
@@ -184,7 +185,7 @@ class FetchApi:
         if not session.size:
             # As in Kafka: a session that has lost its last partition ends.
             self.sessions.remove(session.id)
-            self._fetch_all(request, fetch, None)
+            self._fetch_full(request, fetch, None)
             return
         denied: Sequence[FetchPartition] = ()
         if self._authorization is not None:

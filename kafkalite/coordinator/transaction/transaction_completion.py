@@ -122,7 +122,7 @@ class TransactionCompletion:
                     progress, backoff = _Progress(entry), FIRST_BACKOFF
                     self._progress[entry] = progress
                 try:
-                    await self._go_on(partition, entry, progress)
+                    await self._next_step(partition, entry, progress)
                 except (ClaimLostError, SessionExpiredError):
                     self._state_manager.drop(partition)
                 except (ApiError, ZkError) as error:
@@ -139,7 +139,7 @@ class TransactionCompletion:
             entry.is_ending = False
             del self._progress[entry]
 
-    async def _go_on(self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress) -> None:
+    async def _next_step(self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress) -> None:
         """Do the next step. Raises ``ApiError``, ``ZkError``."""
         if entry.is_unknown:
             await self._state_manager.resolve(partition, entry)

@@ -7,6 +7,7 @@ Single changes set or delete a key, append to a list or subtract from one (KIP-3
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -65,8 +66,7 @@ def apply_ops(
 
 
 def _check_form(ops: Sequence[AlterOp]) -> None:
-    names = [op.name for op in ops]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(op.name for op in ops).items() if times > 1)
     if twice:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(twice)}")
     nulls = [op.name for op in ops if op.value is None and op.op != OpType.DELETE]
@@ -86,9 +86,11 @@ def _changed_list(
     now = _parts(text) if text is not None else list(default) if isinstance(default, tuple) else []
     given = _parts(value)
     if op == OpType.APPEND:
-        now += [part for part in given if part not in now]
+        before = frozenset(now)
+        now += [part for part in given if part not in before]
     else:
-        now = [part for part in now if part not in given]
+        taken = frozenset(given)
+        now = [part for part in now if part not in taken]
     return ",".join(now)
 
 

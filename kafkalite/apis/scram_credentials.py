@@ -116,22 +116,22 @@ async def alter(
         for each in request.upsertions
     ]
     deletions = [Deletion(each.name, each.mechanism) for each in request.deletions]
-    users = list(dict.fromkeys([*(each.user for each in upsertions), *(each.user for each in deletions)]))
+    changes: dict[str, tuple[list[Upsertion], list[Deletion]]] = {}
+    for upsertion in upsertions:
+        changes.setdefault(upsertion.user, ([], []))[0].append(upsertion)
+    for deletion in deletions:
+        changes.setdefault(deletion.user, ([], []))[1].append(deletion)
     if not context.services.controller.is_active:
         text = "This is not the correct controller for this cluster."
-        return _altered(context.version, dict.fromkeys(users, CredentialRefusal(ErrorCode.NOT_CONTROLLER, text)))
+        return _altered(context.version, dict.fromkeys(changes, CredentialRefusal(ErrorCode.NOT_CONTROLLER, text)))
     if not context.may(AclOperation.ALTER):
-        return _altered(context.version, dict.fromkeys(users, _DENIED))
+        return _altered(context.version, dict.fromkeys(changes, _DENIED))
     outcomes: dict[str, CredentialRefusal | None] = dict(refused_users(upsertions, deletions))
     store = context.services.config_store
-    for user in users:
+    for user, changes_of_user in changes.items():
         if user in outcomes:
             continue
-        overrides = altered(
-            await store.entity(USERS, sanitize(user)),
-            [each for each in upsertions if each.user == user],
-            [each for each in deletions if each.user == user],
-        )
+        overrides = altered(await store.entity(USERS, sanitize(user)), *changes_of_user)
         outcomes[user] = None
         if overrides is None:
             text = "Attempt to delete a user credential that does not exist"

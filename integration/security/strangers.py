@@ -1,6 +1,6 @@
 """Clients that never authenticate, in a process of their own: each sends bad bytes to a secured listener, or stalls.
 
-``python -m integration.security.strangers '{"door": …, "seed": …, "count": …}'`` prints one line of JSON:
+``python -m integration.security.strangers '{"door": …, "seed": …, "count": …, "core": …}'`` prints one line of JSON:
 ``{"kinds": {…}, "unended": […]}``. ``unended`` are pieces after which the broker kept the connection. With
 ``"stays": true`` it opens connections that go no further, prints how many of each kind, and waits for the end of its
 input.
@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from kafkalite.protocol import messages
@@ -31,6 +30,8 @@ from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import encode_request
 from kafkalite.protocol.frames import request_header
 
+CORE = max(os.sched_getaffinity(0))
+"""The core of all strangers, because those of a real broker have machines of their own."""
 TIMEOUT = 60.0
 """Seconds within which the broker must end a connection whose client has sent all it has."""
 AT_ONCE = 32
@@ -328,26 +329,14 @@ def start_loiterers(door: Door, seed: int, count: int) -> subprocess.Popen[str]:
 
 
 def _start(task: dict[str, object]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "integration.security.strangers", json.dumps(task)]
+    command = [sys.executable, "-m", "integration.security.strangers", json.dumps({**task, "core": CORE})]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
-
-
-def _leave_the_cores_to_others() -> None:
-    """Use only what the broker and its client leave, because the strangers of a real broker have machines of their own.
-
-    Where Linux shares the cores between sessions before it shares them between processes (``man 7 sched``, autogroup),
-    the session must step back, too.
-    """
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    autogroup = Path("/proc/self/autogroup")
-    if autogroup.exists():
-        autogroup.write_text("19")
 
 
 def main(text: str) -> None:
     """Do the task and print its result."""
-    _leave_the_cores_to_others()
     task: dict[str, Any] = json.loads(text)
+    os.sched_setaffinity(0, {task["core"]})
     door, count = Door(**task["door"]), task["count"]
     if task.get("stays"):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

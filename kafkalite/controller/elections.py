@@ -359,6 +359,25 @@ def surviving_isr(state: LeaderAndIsr, assignment: PartitionAssignment, brokers:
     return tuple(replica for replica in complete_isr(state, brokers) if replica in assignment.replicas)
 
 
+def loses_records(state: LeaderAndIsr, assignment: PartitionAssignment, brokers: ControllerContext) -> str:
+    """Why a change to ``assignment`` may lose acknowledged records, empty if it cannot.
+
+    Adding replicas that a changed or cancelled reassignment no longer wants leave the ISR at once. So no member may
+    have all records afterwards, or a single one, which may be dead all the same.
+    """
+    surviving = surviving_isr(state, assignment, brokers)
+    if not surviving:
+        return f"No replica in the ISR {list(state.isr)} is among the replicas {list(assignment.replicas)}."
+    leaving = [replica for replica in complete_isr(state, brokers) if replica not in surviving]
+    if leaving and len(surviving) == 1:
+        return (
+            f"Without the replicas {leaving}, the ISR {list(state.isr)} would have a single member, and acknowledged "
+            f"records would be lost if the machine of broker {surviving[0]} has just failed: ask again when another of "
+            f"the replicas {list(assignment.replicas)} is in sync."
+        )
+    return ""
+
+
 def _online(state: LeaderAndIsr, brokers: ControllerContext) -> set[int]:
     tp = state.topic_partition
     return {replica for replica in state.replicas if brokers.is_online(replica, tp)}

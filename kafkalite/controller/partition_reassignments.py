@@ -162,11 +162,9 @@ class PartitionReassignments:
             if current is None or state is None:
                 answers[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
                 continue
-            if not elections.surviving_isr(state, new, context):
-                answers[tp] = (
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"No replica in the ISR {list(state.isr)} is among the replicas {list(new.replicas)}.",
-                )
+            wrong = elections.loses_records(state, new, context)
+            if wrong:
+                answers[tp] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong
                 continue
             unneeded[tp] = [r for r in current.replicas if r not in new.replicas]
             if current != new:

@@ -364,6 +364,23 @@ def test_a_cancellation_that_would_lose_the_data_is_refused() -> None:
     assert "[3]" in message
 
 
+def test_a_cancellation_takes_no_replica_out_of_the_isr_that_would_leave_one_member_alone() -> None:
+    """The machine of that member may have lost power, although its session has not ended yet."""
+    fixture = ControllerFixture().start(1, 2, 3, 4)
+    controller = fixture.control(1)
+    fixture.topic("t", {0: [1, 2, 3]})
+    run(controller.alter_reassignments({tp("t-0"): [4, 1, 2]}))
+    fixture.leader_writes("t-0", (1, 4))
+    (code, message) = run(controller.alter_reassignments({tp("t-0"): None}))[tp("t-0")]
+    assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "Without the replicas [4]" in message
+    assert fixture.assignment("t-0") == "4,1,2,3 adding 4 removing 3"
+    fixture.leader_writes("t-0", (1, 4, 3))
+    assert run(controller.alter_reassignments({tp("t-0"): None})) == {tp("t-0"): (ErrorCode.NONE, "")}
+    assert fixture.assignment("t-0") == "1,2,3"
+    assert fixture.state("t-0").endswith("isr 1,3 by 1")
+
+
 @pytest.mark.parametrize(
     ("name", "target", "code"),
     [

@@ -174,9 +174,9 @@ class TestConfluentPlain(ClientSuite):
         self.adapter = Confluent()
         self.adapter.idempotent = False
         topic = super().topic(cluster, prefix)
-        for partition in range(self.PARTITIONS):
-            self._wait_for_leader(cluster.bootstrap, topic, partition)
-        return topic
 
-    def _wait_for_leader(self, bootstrap: str, topic: str, partition: int) -> None:
-        wait_for(lambda: self.adapter.end_offset(bootstrap, topic, partition) == 0, f"{topic}-{partition} has a leader")
+        def leaders_serve() -> bool:
+            return all(self.adapter.end_offset(cluster.bootstrap, topic, each) == 0 for each in range(self.PARTITIONS))
+
+        wait_for(leaders_serve, f"the leaders of {topic} serve")
+        return topic

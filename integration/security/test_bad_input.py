@@ -66,11 +66,10 @@ class Scene:
         # So that memory which a broker needs once does not count.
         for name in names:
             broker.login(name).close()
+        self._cores = os.sched_getaffinity(0)
         if SOAK:
             for name in names:
                 start_strangers(broker.door(name), seed, 200).communicate()
-        self._cores = os.sched_getaffinity(0)
-        if SOAK:
             self._leave_the_strangers_core()
         self._before = broker.memory
         self._healthy = [HealthyClient(broker, name) for name in names]

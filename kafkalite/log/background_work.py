@@ -47,16 +47,34 @@ class Flusher:
         """Flush one log; ``failed`` is called if its directory fails, nothing is raised."""
         with_active = current.unflushed >= current.config.flush_messages or current.flush_is_due
         up_to = None if with_active else current.segments.active.base_offset
+        while await self._step(current, up_to):
+            pass
+
+    async def flush_to_end(self, current: Log) -> bool:
+        """Flush all that ``current`` has now; whether that is on the disk. Failures as for :meth:`flush`."""
+        end = current.log_end_offset
+        # One step at least, because it covers truncations, too.
+        while await self._step(current, None) and current.recovery_point < end:
+            pass
+        return current.recovery_point >= end
+
+    async def _step(self, current: Log, up_to: int | None) -> bool:
+        """One step of a flush; whether there was one to make, and it succeeded."""
         try:
-            while (work := current.prepare_flush(up_to)) is not None:
-                began = self._services.clock.monotonic()
-                await self._executor.run(work.run)
-                self._services.flush_times.add(self._services.clock.monotonic() - began)
-                current.flushed(work)
+            work = current.prepare_flush(up_to)
+            if work is None:
+                return False
+            began = self._services.clock.monotonic()
+            await self._executor.run(work.run)
+            self._services.flush_times.add(self._services.clock.monotonic() - began)
+            current.flushed(work)
         except OSError as error:
             self._failed(current.log_dir, error)
         except Exception as error:
             log.warning("%s was not flushed: %s", current.topic_partition, error)
+        else:
+            return True
+        return False
 
 
 class CheckpointWriter:

@@ -343,6 +343,10 @@ class LogManager:
         self._deleter.put([target], gone.config.file_delete_delay_ms)
         self._checkpoint_all()
 
+    async def flush_to_end(self, log: Log) -> bool:
+        """Force all that ``log`` has now to the disk; whether it is there. Raises nothing."""
+        return await self._flusher.flush_to_end(log)
+
     # -- what logs ask of their owner: see kafkalite.log.log.LogOwner
 
     def flush_later(self, log: Log) -> None:

@@ -9,8 +9,9 @@ Answers to: ``kafka.cluster.{PartitionState,CommittedPartitionState,PendingExpan
 
 ``committed`` is what ZooKeeper is known to hold. While a change is pending its outcome is unknown, and any member
 of either set may be elected: the *maximal* set counts for the high watermark. So a replica being added counts at
-once, and one being removed counts until ZooKeeper has acknowledged. A pending change ends only by an acknowledged
-write or by reading again.
+once, and one being removed counts until ZooKeeper has acknowledged. For ``min.insync.replicas`` the smaller set counts
+(:attr:`IsrState.certain_size`), because ZooKeeper may have either. A pending change ends only by an acknowledged write
+or by reading again.
 """
 
 from __future__ import annotations
@@ -51,6 +52,15 @@ class IsrState:
     @property
     def is_pending(self) -> bool:
         return self.status is not IsrStatus.COMMITTED
+
+    @property
+    def certain_size(self) -> int:
+        """The number of members that the ISR in ZooKeeper has at least.
+
+        Kafka compares ``min.insync.replicas`` with the maximal ISR, and acknowledges records with a member that may be
+        no member any more, or not yet.
+        """
+        return min(len(self.committed), len(self.proposed))
 
     def _to(self, status: IsrStatus) -> None:
         if status not in TRANSITIONS[self.status]:

@@ -10,22 +10,27 @@ the same version: if that write is accepted, the lost write can never take effec
 took effect. (A read alone proves nothing: the lost write may still be on its way, or the ZooKeeper server may lag
 behind.) Both are repeated until they succeed, and until then the maximal ISR counts. While the session is suspended no
 change begins. The end of the session itself ends this broker's right to lead.
+
+A leader that will be alone in the ISR syncs its log first. Otherwise it would be the only replica that may be elected,
+and a loss of power would take acknowledged records from it that the former follower still has. Kafka loses them in this
+case (KIP-966 calls it the last replica standing).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.events import EventKind, EventRecorder, ignore_event
 from kafkalite.common.tasks import Future, gather, spawn
 from kafkalite.common.types import TopicPartition
+from kafkalite.log.log import Log
 from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import Completed, complete
 from kafkalite.replication.high_watermark_stalls import HighWatermarkStalls
-from kafkalite.replication.isr import IsrState
+from kafkalite.replication.isr import IsrState, IsrStatus, committed
 from kafkalite.replication.partition import FollowerState, Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
 from kafkalite.replication.replication_config import ReplicationConfig
@@ -43,6 +48,7 @@ _REREAD_SECONDS = 0.5
 class IsrUpdates:
     """Shrinks and expands the ISRs of the partitions that this broker leads.
 
+    ``flush_to_end`` forces a log to the disk, and says whether it succeeded.
     ``on_newer`` is called with a state in ZooKeeper that has a newer leader epoch than the partition.
     """
 
@@ -51,6 +57,7 @@ class IsrUpdates:
         config: ReplicationConfig,
         replicas: PartitionTable,
         isr: IsrStore,
+        flush_to_end: Callable[[Log], Awaitable[bool]],
         broker_epoch: BrokerEpoch,
         clock: Clock,
         on_newer: Callable[[LeaderAndIsr], object],
@@ -61,6 +68,7 @@ class IsrUpdates:
         self._config = config
         self._replicas = replicas
         self._isr = isr
+        self._flush_to_end = flush_to_end
         self._clock = clock
         self._max_lag = config.replica_lag_time_max_ms / 1000
         self._on_newer = on_newer
@@ -208,12 +216,7 @@ class IsrUpdates:
 
     def _write(self, partition: Partition, pending: IsrState) -> None:
         partition.set_isr(pending)
-        state = partition.state.with_(
-            isr=pending.proposed,
-            zk_version=pending.zk_version,
-            unclean_start_epochs=self._unclean_start_epochs(partition, pending),
-        )
-        spawn(self._write_state(partition, pending, state), f"writing the ISR of {partition.topic_partition}")
+        spawn(self._write_state(partition, pending), f"writing the ISR of {partition.topic_partition}")
 
     def _unclean_start_epochs(self, partition: Partition, pending: IsrState) -> tuple[tuple[int, int], ...]:
         """Members keep what the state says; one that joins has the epoch of the life in which it caught up.
@@ -227,7 +230,15 @@ class IsrUpdates:
                 epochs[replica] = -1 if broker is None else broker.unclean_start_epoch
         return tuple((replica, epochs[replica]) for replica in pending.proposed if epochs.get(replica, -1) >= 0)
 
-    async def _write_state(self, partition: Partition, pending: IsrState, state: LeaderAndIsr) -> None:
+    async def _write_state(self, partition: Partition, pending: IsrState) -> None:
+        leaves_leader_alone = pending.status is IsrStatus.PENDING_SHRINK and len(pending.proposed) == 1
+        if leaves_leader_alone and partition.min_in_sync > 1 and not await self._sync(partition, pending):
+            return
+        state = partition.state.with_(
+            isr=pending.proposed,
+            zk_version=pending.zk_version,
+            unclean_start_epochs=self._unclean_start_epochs(partition, pending),
+        )
         try:
             written = await self._update(state)
         except (BadVersionError, NoNodeError):
@@ -247,6 +258,27 @@ class IsrUpdates:
                 self._count(pending)
                 self._committed(partition, written)
                 self._tell(partition.topic_partition)
+
+    async def _sync(self, partition: Partition, pending: IsrState) -> bool:
+        """Force what ``partition`` has acknowledged to the disk; whether ``pending`` is to be written then.
+
+        Until ``pending`` is over nothing is acknowledged, because its ISR would have fewer members than
+        ``min.insync.replicas``.
+        """
+        is_synced = await self._flush_to_end(partition.log)
+        if partition.isr is not pending or partition.role is not Role.LEADER or self._closed:
+            return False
+        if not is_synced:
+            log.warning(
+                "%s: the ISR %s stays, because the log of this broker could not be synced",
+                partition.topic_partition,
+                pending.committed,
+            )
+            partition.set_isr(committed(pending.committed, pending.zk_version))
+            completed = partition.advance_high_watermark()
+            if completed is not None:
+                complete((completed,))
+        return is_synced
 
     async def _update(self, state: LeaderAndIsr) -> LeaderAndIsr:
         over: Future[None] = Future()

@@ -291,10 +291,10 @@ class Partition:
         try:
             if self.role is not _LEADER:
                 self.check_leader()
-            if acks == -1 and len(self.isr.committed) < self.min_in_sync:
+            if acks == -1 and self.isr.certain_size < self.min_in_sync:
                 raise ApiError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"{self.topic_partition} has {len(self.isr.committed)} in-sync replicas of {self.min_in_sync} "
+                    f"{self.topic_partition} has {self.isr.certain_size} in-sync replicas of {self.min_in_sync} "
                     "required",
                 )
             info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)
@@ -422,7 +422,7 @@ class Partition:
         waits = self._produce_waits
         if waits:
             high_watermark = self.log.high_watermark
-            enough = len(self.isr.maximal) >= self.min_in_sync
+            enough = self.isr.certain_size >= self.min_in_sync
             while waits and waits[0][0] <= high_watermark:
                 _, operation, result = waits.popleft()
                 if operation.completed:

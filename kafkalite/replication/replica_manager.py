@@ -112,7 +112,9 @@ class ReplicaManager:
         self.traces = RecordTraces(config.broker_id, self.partitions, clock)
         self._produces = Purgatory("Produce", clock)
         self._fetches = Purgatory("Fetch", clock)
-        self._isr = IsrUpdates(config, self.replicas, isr, broker_epoch, clock, self._found_newer, record)
+        self._isr = IsrUpdates(
+            config, self.replicas, isr, logs.flush_to_end, broker_epoch, clock, self._found_newer, record
+        )
         self.quotas = ReplicationQuotas(config, clock)
         self.fetchers = ReplicaFetcherManager(
             config,

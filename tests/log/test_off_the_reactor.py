@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from unittest.mock import patch
 
 import pytest
 
@@ -31,13 +33,20 @@ class Bench:
     def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
         done: Future[T] = Future()
 
-        def work() -> None:
+        def call_as_worker() -> T:
             self.is_working = True
             try:
-                result = call(*args)
+                return call(*args)
             finally:
                 self.is_working = False
-            done.callback(result)
+
+        def work() -> None:
+            try:
+                result = call_as_worker()
+            except Exception as error:
+                done.errback(error)
+            else:
+                done.callback(result)
 
         self.waiting.append(work)
         return cast("Awaitable[T]", done)
@@ -123,3 +132,31 @@ def test_flushing_and_checkpoints(tmp_path: Path, fs: Watched, bench: Bench) -> 
     bench.work()
     assert (tmp_path / "recovery-point-offset-checkpoint").exists()
     assert fs.off and not fs.on
+
+
+def test_flushing_to_the_end(tmp_path: Path, fs: Watched, bench: Bench) -> None:
+    """All that was there at the call is synced, in one step, though records are appended meanwhile."""
+    made = manager(tmp_path, fs, ManualClock(), bench)
+    log = made.get_or_create(TP, None, True)
+    log.append_as_leader(batch(3), 0, NOW)
+    fs.on = 0
+    flushing = deferred(made.flush_to_end(log))
+    log.append_as_leader(batch(1), 0, NOW)
+    assert not bool(flushing.called)
+    bench.waiting.popleft()()
+    assert flushing.result is True
+    assert (log.recovery_point, log.log_end_offset) == (3, 4)
+    assert fs.off and not fs.on
+
+
+def test_flushing_to_the_end_of_a_log_whose_disk_fails(tmp_path: Path, fs: Watched, bench: Bench) -> None:
+    clock = ManualClock()
+    made = manager(tmp_path, fs, clock, bench)
+    log = made.get_or_create(TP, None, True)
+    log.append_as_leader(batch(3), 0, NOW)
+    with patch.object(fs, "fsync", side_effect=OSError(errno.EIO, "Input/output error")):
+        flushing = deferred(made.flush_to_end(log))
+        bench.work()
+    assert flushing.result is False
+    clock.advance(0.1)
+    assert made.offline_dirs == {str(tmp_path)}

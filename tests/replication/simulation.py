@@ -14,6 +14,7 @@ from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAss
 from kafkalite.common.events import EventLog
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import FileRegion, TopicPartition
+from kafkalite.log.background_work import Flusher
 from kafkalite.log.file_system import FileSystem
 from kafkalite.log.future_logs import FutureLogs
 from kafkalite.log.log import Log, LogServices
@@ -71,6 +72,8 @@ class Logs:
         self.future_logs = FutureLogs(
             self.logs, {}, self.services, InlineExecutor(), self._make, self._replaced, self._take_away
         )
+        flusher = Flusher(InlineExecutor(), lambda log_dir, _: self.handle_failure(log_dir), self.services)
+        self.flush_to_end = flusher.flush_to_end
         self.deleted: list[TopicPartition] = []
         self.taken_away: list[Log] = []
         self.checkpoints = 0

@@ -24,6 +24,18 @@ def test_maximal_is_the_widest(
 
 
 @pytest.mark.parametrize(
+    ("state", "size"),
+    [
+        (committed((1, 2), 5), 2),
+        (committed((1,), 5).expand(2), 1),
+        (committed((1, 2), 5).shrink(frozenset({2})), 1),
+    ],
+)
+def test_a_replica_is_certain_only_before_its_removal_and_after_its_addition(state: IsrState, size: int) -> None:
+    assert state.certain_size == size
+
+
+@pytest.mark.parametrize(
     "step",
     [
         lambda: committed((1,), 0).expand(2).expand(3),

@@ -498,6 +498,86 @@ def test_a_leader_that_hears_it_while_suspended_goes_on_alone_once_it_is_connect
     assert cluster.read().isr == (1,)
 
 
+def recovery_points_at_writes(cluster: SimCluster) -> list[int]:
+    """The recovery point of broker 1 whenever it writes to ZooKeeper from now on."""
+    found: list[int] = []
+
+    def before(name: str, _path: str) -> None:
+        if name == "set":
+            found.append(cluster[1].logs.logs[TP].recovery_point)
+
+    cluster[1].zk.before = before
+    return found
+
+
+# trap: kafkalite/replication/isr_updates.py: A leader alone in the ISR loses power, and with it acknowledged records
+# that the stopped follower still has.
+def test_a_leader_that_will_be_alone_syncs_what_it_has_acknowledged_first(cluster: SimCluster) -> None:
+    cluster[1].produce("a", "b")
+    cluster[3].crash()
+    cluster.run(0.5)
+    cluster.elect(1, isr=(1, 2))
+    cluster[1].produce("c")
+    cluster.run(0.5)
+    assert cluster[1].logs.logs[TP].recovery_point == 0, "two replicas have the records"
+    at_writes = recovery_points_at_writes(cluster)
+    cluster[2].crash()
+    cluster.run(0.5)
+    assert cluster.read().isr == (1,)
+    assert at_writes == [3]
+
+
+def test_a_leader_syncs_nothing_for_an_isr_of_two(cluster: SimCluster) -> None:
+    cluster[1].produce("a")
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("b")
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2)
+    assert cluster[1].logs.logs[TP].recovery_point == 0
+
+
+def test_a_leader_that_may_acknowledge_alone_syncs_nothing(tmp_path: Path) -> None:
+    cluster = SimCluster(tmp_path, replica_lag_time_max_ms=10_000)
+    cluster.create(min_insync_replicas="1")
+    cluster[1].produce("a")
+    cluster[2].crash()
+    cluster[3].crash()
+    cluster.run(0.5)
+    cluster.elect(1, isr=(1, 2))
+    cluster.run(0.5)
+    assert cluster.read().isr == (1,)
+    assert cluster[1].logs.logs[TP].recovery_point == 0
+
+
+def test_a_leader_whose_disk_is_full_stays_in_company_until_it_can_sync(cluster: SimCluster) -> None:
+    cluster[1].produce("a")
+    cluster.network.cut |= {(2, 1), (3, 1)}
+    cluster.run(0.6)
+    answers = cluster[1].produce("b")
+    with patch.object(Log, "prepare_flush", side_effect=ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No space left")):
+        cluster.run(30)
+        assert cluster.read().isr == (1, 2, 3)
+        assert not isr(cluster).is_pending
+        assert [answer.error for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT]
+    cluster.run(10)
+    assert cluster.read().isr == (1,)
+    assert cluster[1].logs.logs[TP].recovery_point == 2
+
+
+# trap: kafkalite/replication/isr.py: A record counts as acknowledged by a member whose ISR ZooKeeper does not have yet.
+def test_nothing_is_acknowledged_with_a_member_that_is_still_being_added(cluster: SimCluster) -> None:
+    """If the write were lost, the leader would be the only member of the ISR, and its machine may lose power."""
+    cluster.network.cut |= {(2, 1), (3, 1)}
+    cluster[1].produce("a", acks=1)
+    cluster.run(20)
+    assert cluster.read().isr == (1,)
+    cluster.network.cut = {(3, 1)}
+    lose_writes(cluster[1].zk, applied=False)
+    cluster.run(3)
+    assert (isr(cluster).status, isr(cluster).maximal) == (IsrStatus.PENDING_EXPAND, (1, 2))
+    assert [answer.error for answer in cluster[1].produce("b")] == [ErrorCode.NOT_ENOUGH_REPLICAS]
+
+
 def test_leader_that_withdraws_its_registration_changes_no_isr_afterwards(cluster: SimCluster) -> None:
     cluster[3].crash()
     cluster.elect(1, isr=(1, 2))

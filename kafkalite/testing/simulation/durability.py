@@ -77,6 +77,19 @@ class Durability:
             self._tell(f"{log.dir}: was cut to {log.log_end_offset}, and its recovery point on the disk is {point}")
 
 
+def synced_end(disks: Mapping[str, SimDisk], log: Log) -> int:
+    """The offset below which a loss of power takes nothing from ``log``. ``disks``: by log directory."""
+    disk = disks.get(log.log_dir)
+    for segment in () if disk is None else log.segments:
+        assert disk is not None
+        if disk.name_may_go(segment.path):
+            return segment.base_offset
+        position = disk.unsynced_from(segment.path)
+        if position is not None:
+            return _offset_at(segment, position)
+    return log.log_end_offset
+
+
 def checkpointed_recovery_point(log: Log) -> int:
     """The recovery point of ``log`` that a start would read; 0 if the disk has none."""
     return _checkpointed(log, RECOVERY_POINT)

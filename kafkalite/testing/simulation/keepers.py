@@ -6,6 +6,9 @@ A record that is acknowledged with acks=all, or that is below the leader's high 
 leader and of every member of the ISR: this follows from Kafka's rules for the high watermark, for joining an ISR, and
 for elections. The rule is checked throughout, because the end of a history shows a violation only if the wrong replica
 is elected later.
+
+A leader that takes the last follower out of the ISR has synced the acknowledged records before ZooKeeper has that ISR:
+else one loss of power would take records that the follower still has.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.types import TopicPartition
+from kafkalite.log.log import Log
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.testing.history.events import Acked
 from kafkalite.testing.simulation.cluster import SimCluster
@@ -24,18 +28,28 @@ class Keepers:
 
     ``power_losses``: number of power losses of each machine. A member whose machine lost power is exempt until it has
     left the ISR, because the controller learns of the loss later; meanwhile it must not lead. The same holds for a
-    member that joined by a fetch from before the power loss. ``tell`` is called with each violation.
+    member that joined by a fetch from before the power loss. ``synced_end`` tells the offset below which a log is on
+    its disk. ``tell`` is called with each violation.
     """
 
-    def __init__(self, cluster: SimCluster, power_losses: Mapping[int, int], tell: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        cluster: SimCluster,
+        power_losses: Mapping[int, int],
+        synced_end: Callable[[Log], int],
+        tell: Callable[[str], object],
+    ) -> None:
         self._cluster = cluster
         self._power_losses = power_losses
+        self._synced_end = synced_end
         self._tell = tell
         self._states: Mapping[TopicPartition, LeaderAndIsr] = {}
         self._last: dict[TopicPartition, int] = {}
         self._outside: dict[tuple[TopicPartition, int], int] = {}
         self._losses_before: dict[tuple[int, int], int] = {}
         """Broker and unclean start epoch → power losses of its machine when an ISR first contained that epoch."""
+        self._left_alone: set[TopicPartition] = set()
+        """Partitions whose leader has taken the last follower out of the ISR."""
 
     def acked(self, event: Acked) -> None:
         """A client got the acknowledgement of a record."""
@@ -44,9 +58,11 @@ class Keepers:
         if event.offset > self._last.get(tp, -1):
             self._last[tp] = event.offset
             self._look_at(tp)
+            self._look_at_disk(tp)
 
     def states_changed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """``states`` are the new states in ZooKeeper."""
+        self._left_alone = {tp for tp, state in states.items() if self._is_left_alone(state)}
         self._states = states
         for tp, state in states.items():
             for broker in state.replicas:
@@ -60,8 +76,32 @@ class Keepers:
         """Check every partition."""
         for tp in self._last:
             self._look_at(tp)
+            self._look_at_disk(tp)
         for tp, state in self._states.items():
             self._look_at_high_watermark(tp, state)
+
+    def _is_left_alone(self, state: LeaderAndIsr) -> bool:
+        before = self._states.get(state.topic_partition)
+        if before is None or len(state.isr) > 1:
+            return False
+        # The controller, which raises the leader epoch, leaves one member only where the others lack records.
+        by_leader = len(before.isr) > 1 and before.leader_epoch == state.leader_epoch
+        return by_leader or state.topic_partition in self._left_alone
+
+    def _look_at_disk(self, tp: TopicPartition) -> None:
+        if tp not in self._left_alone:
+            return
+        leader = self._states[tp].leader
+        machine = self._cluster.brokers.get(leader)
+        partition = machine.last_partition(tp) if machine is not None and machine.is_alive else None
+        if partition is None or partition.log is None:
+            return
+        synced = self._synced_end(partition.log)
+        if synced <= self._last[tp]:
+            self._tell(
+                f"{tp}: acknowledged up to offset {self._last[tp]}, but the disk of broker {leader}, which took the "
+                f"last follower out of the ISR, has only what is below {synced}"
+            )
 
     def _look_at_high_watermark(self, tp: TopicPartition, state: LeaderAndIsr) -> None:
         machine = self._cluster.brokers.get(state.leader)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from kafkalite.common.errors import ErrorCode
@@ -42,7 +43,7 @@ from kafkalite.testing.simulation.cluster import SETTINGS, SimCluster
 from kafkalite.testing.simulation.compaction import checked_compactions
 from kafkalite.testing.simulation.convergence import differences, entries, leftovers
 from kafkalite.testing.simulation.disk import SimDisk
-from kafkalite.testing.simulation.durability import Durability
+from kafkalite.testing.simulation.durability import Durability, synced_end
 from kafkalite.testing.simulation.injector import FaultInjector
 from kafkalite.testing.simulation.invariants import (
     GENERATION_PATH,
@@ -124,7 +125,9 @@ class _History:
         self._injector = FaultInjector(cluster)
         self._events: list[Event] = []
         self._violations: list[str] = []
-        self._keepers = Keepers(cluster, self._injector.power_losses, self._violations.append)
+        self._keepers = Keepers(
+            cluster, self._injector.power_losses, partial(synced_end, _disks(cluster)), self._violations.append
+        )
         settings = {**SETTINGS, **plan.settings}
         max_lag = int(settings["replica.lag.time.max.ms"]) / 1000
         self._laggards = Laggards(cluster, max_lag, self._injector.is_cut_off, self._violations.append)

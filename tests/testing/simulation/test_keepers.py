@@ -69,7 +69,8 @@ class KeepersFixture:
         self.machines = FakeBrokers()
         self.losses: dict[int, int] = {}
         self.told: list[str] = []
-        self.keepers = Keepers(cast("SimCluster", self.machines), self.losses, self.told.append)
+        self.synced = 10
+        self.keepers = Keepers(cast("SimCluster", self.machines), self.losses, lambda _: self.synced, self.told.append)
         self.keepers.states_changed(state((1, 2, 3)))
 
 
@@ -163,3 +164,37 @@ def test_a_high_watermark_above_the_end_of_a_member(isr: tuple[int, ...], is_tol
     setting.keepers.states_changed(state(isr))
     told = "t-0: the high watermark of the leader 1 is 11, but the log of 2 of the ISR [1, 2, 3] ends at 10"
     assert setting.told == ([told] if is_told else [])
+
+
+NOT_SYNCED = (
+    "t-0: acknowledged up to offset 9, but the disk of broker 1, which took the last follower out of the ISR, has only "
+    "what is below 9"
+)
+
+
+@pytest.mark.parametrize(("synced", "told"), [(9, [NOT_SYNCED]), (10, [])])
+def test_a_leader_that_leaves_itself_alone_without_a_sync_is_reported(synced: int, told: list[str]) -> None:
+    setting = KeepersFixture()
+    setting.synced = synced
+    setting.keepers.acked(ACKED)
+    setting.keepers.states_changed(state((1, 2)))
+    assert setting.told == [], "broker 2 has the records, too"
+    setting.keepers.states_changed(state((1,)))
+    assert setting.told == told
+
+
+def test_a_record_that_a_lone_leader_acknowledges_without_a_sync_is_reported() -> None:
+    setting = KeepersFixture()
+    setting.keepers.states_changed(state((1,)))
+    setting.synced = 9
+    setting.keepers.acked(ACKED)
+    assert setting.told == [NOT_SYNCED]
+
+
+def test_a_controller_may_leave_one_member_because_the_others_lack_records() -> None:
+    setting = KeepersFixture()
+    setting.synced = 9
+    setting.keepers.acked(ACKED)
+    setting.machines.brokers[1].replica.leader_epoch = 4
+    setting.keepers.states_changed(state((1,), leader_epoch=4))
+    assert setting.told == []

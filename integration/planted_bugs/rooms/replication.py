@@ -19,6 +19,24 @@ BUGS: Final = (
         "a laggard, an ISR write with an unknown outcome, the others die",
     ),
     PlantedBug(
+        "lone-leader-does-not-sync",
+        _ROOM,
+        "replication/isr_updates.py",
+        "pending.status is IsrStatus.PENDING_SHRINK and len(pending.proposed) == 1",
+        "pending.status is IsrStatus.PENDING_SHRINK and len(pending.proposed) == 0",
+        "a leader that takes the last follower out of the ISR has synced its log",
+        "all followers are gone, or lag",
+    ),
+    PlantedBug(
+        "min-insync-of-the-maximal-isr",
+        _ROOM,
+        "replication/isr.py",
+        "return min(len(self.committed), len(self.proposed))",
+        "return len(self.maximal)",
+        "`min.insync.replicas` counts members that ZooKeeper surely has, not those being added or removed",
+        "all followers are gone, and one of them comes back",
+    ),
+    PlantedBug(
         "leader-alone-acknowledges",
         _ROOM,
         "replication/replica_manager.py",
@@ -126,13 +144,6 @@ BUGS: Final = (
         "            partition.set_isr(committed(pending.committed, pending.zk_version))\n",
         "an ISR write with an unknown outcome counts as made and as not made",
         "ZooKeeper's answers are swallowed while an ISR grows",
-        (
-            Edit(
-                "replication/isr_updates.py",
-                "from kafkalite.replication.isr import IsrState\n",
-                "from kafkalite.replication.isr import IsrState, committed\n",
-            ),
-        ),
     ),
     PlantedBug(
         "quiet-partition-learns-no-high-watermark",

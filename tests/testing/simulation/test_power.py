@@ -71,6 +71,36 @@ def test_killed_members_of_an_isr_keep_the_records_of_the_machine_without_power(
         assert not outcome.breaches, f"seed {seed}: {outcome.breaches}\n" + "\n".join(outcome.lines)
 
 
+def test_a_leader_that_was_left_alone_keeps_what_it_acknowledged_before() -> None:
+    """Both followers are killed, the leader takes them out of the ISR, and then its machine loses power."""
+    tp = TopicPartition(TOPIC, 0)
+
+    def disturb(cluster: SimCluster, workload: Workload) -> None:
+        world = cluster.world
+        leader = workload.leader(tp)
+        followers = [broker for broker in cluster.brokers.values() if broker.id != leader]
+        for broker in followers:
+            broker.kill()
+
+        def is_alone() -> bool:
+            partition = cluster.brokers[leader].last_partition(tp)
+            return partition is not None and partition.isr.committed == (leader,)
+
+        assert world.run_until(is_alone, world.now + 15.0), "\n".join(map(str, world.lines))
+        cluster.lose_power(leader)
+        for broker in cluster.brokers.values():
+            broker.start()
+        served = world.run_until(
+            lambda: all(broker.status is BrokerStatus.SERVING for broker in cluster.brokers.values()), world.now + 30.0
+        )
+        assert served, "\n".join(map(str, world.lines))
+        world.run_until(world.now + 5.0)
+
+    for seed in range(6):
+        outcome = run_slice(seed, disturb)
+        assert not outcome.breaches, f"seed {seed}: {outcome.breaches}\n" + "\n".join(outcome.lines)
+
+
 def test_a_killed_process_keeps_its_unclean_start_epoch_and_one_that_lost_power_does_not() -> None:
     with World(1) as world, SimCluster(world) as cluster:
         cluster.start_all()

@@ -82,7 +82,7 @@ def synced_end(disks: Mapping[str, SimDisk], log: Log) -> int:
     disk = disks.get(log.log_dir)
     for segment in () if disk is None else log.segments:
         assert disk is not None
-        if disk.name_may_go(segment.path):
+        if not os.path.exists(segment.path) or disk.name_may_go(segment.path):
             return segment.base_offset
         position = disk.unsynced_from(segment.path)
         if position is not None:

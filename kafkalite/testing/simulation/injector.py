@@ -25,7 +25,7 @@ from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import ServerRole
 from kafkalite.testing.simulation.cluster import BrokerStatus, SimBroker, SimCluster
 from kafkalite.testing.simulation.disk import SimDisk
-from kafkalite.testing.simulation.durability import checkpointed_recovery_point
+from kafkalite.testing.simulation.durability import checkpointed_recovery_point, synced_end
 from kafkalite.testing.simulation.topology import Topology
 from kafkalite.testing.simulation.wires import WINDOW
 from kafkalite.testing.simulation.world import Life
@@ -43,10 +43,10 @@ class LossBudget:
     """Decides which machines may lose records by a power failure or a failing disk: one at a time.
 
     acks=all promises a record as long as one member of the ISR keeps it. Therefore a machine may lose records only if
-    no other machine lacks records, and if each of its partitions has another member in the ISR that lives and whose
-    machine has lost nothing since it was last known to be in sync. The content of a disk is unknown after a failed
-    sync, so the broker starts uncleanly after it. Processes may be killed at any time, because their machines keep
-    their writes.
+    no other machine lacks records, and if each of its partitions has another member in the ISR whose machine has lost
+    nothing since it was last known to be in sync, or is led by it alone with nothing visible that is not synced. The
+    content of a disk is unknown after a failed sync, so the broker starts uncleanly after it. Processes may be killed
+    at any time, because their machines keep their writes.
     """
 
     def __init__(self, cluster: SimCluster, topology: Topology) -> None:
@@ -104,17 +104,30 @@ class LossBudget:
         return True
 
     def _is_kept_without(self, broker: int, state: LeaderAndIsr) -> bool:
-        """Whether a member of the ISR other than ``broker`` lives and did not start uncleanly since it was in sync.
+        """Whether a member of the ISR other than ``broker`` did not start uncleanly since it was in sync.
 
         A machine that never lost anything keeps all records, even if the state does not say so: a broker that writes
         wrong states must not protect the machines from losses.
         """
+        staying = self._staying(state)
+        if staying == [broker]:
+            return self._is_synced(broker, state.topic_partition)
         recorded = dict(state.unclean_start_epochs)
-        for other in self._staying(state):
-            started = None if other == broker else self._unclean_start_epoch(other)
-            if started is not None and (recorded.get(other) == started or other not in self._losers):
+        for other in staying:
+            if other == broker:
+                continue
+            started = self._unclean_start_epoch(other)
+            if other not in self._losers or (started is not None and recorded.get(other) == started):
                 return True
         return False
+
+    def _is_synced(self, broker: int, tp: TopicPartition) -> bool:
+        """Whether the disk of ``broker`` has what readers may have seen of a partition that it leads alone."""
+        machine = self._cluster.brokers[broker]
+        partition = machine.last_partition(tp)
+        if partition is None or partition.log is None:
+            return False
+        return partition.log.high_watermark <= synced_end({machine.texts["log.dirs"]: machine.disk}, partition.log)
 
     def _staying(self, state: LeaderAndIsr) -> list[int]:
         """The members of the ISR without those that an outstanding write of the leader removes."""

@@ -62,6 +62,7 @@ class FencedBroker:
             logs={},
             get=lambda _tp: None,
             future_logs=SimpleNamespace(logs={}),
+            flush_to_end=None,
         )
         nothing, epoch = cast("Any", None), BrokerEpoch()
         self.manager = ReplicaManager(

@@ -57,8 +57,8 @@ class IsrState:
     def certain_size(self) -> int:
         """The number of members that the ISR in ZooKeeper has at least.
 
-        Kafka compares ``min.insync.replicas`` with the maximal ISR, and acknowledges records with a member that may be
-        no member any more, or not yet.
+        Kafka compares ``min.insync.replicas`` with the maximal ISR when it acknowledges, and so counts a member that
+        may be no member any more, or not yet.
         """
         return min(len(self.committed), len(self.proposed))
 

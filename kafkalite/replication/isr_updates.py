@@ -30,7 +30,7 @@ from kafkalite.log.log import Log
 from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import Completed, complete
 from kafkalite.replication.high_watermark_stalls import HighWatermarkStalls
-from kafkalite.replication.isr import IsrState, IsrStatus, committed
+from kafkalite.replication.isr import IsrState, IsrStatus
 from kafkalite.replication.partition import FollowerState, Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
 from kafkalite.replication.replication_config import ReplicationConfig
@@ -274,8 +274,7 @@ class IsrUpdates:
                 partition.topic_partition,
                 pending.committed,
             )
-            partition.set_isr(committed(pending.committed, pending.zk_version))
-            completed = partition.advance_high_watermark()
+            completed = partition.commit_isr(partition.state)
             if completed is not None:
                 complete((completed,))
         return is_synced

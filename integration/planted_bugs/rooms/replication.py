@@ -144,6 +144,13 @@ BUGS: Final = (
         "            partition.set_isr(committed(pending.committed, pending.zk_version))\n",
         "an ISR write with an unknown outcome counts as made and as not made",
         "ZooKeeper's answers are swallowed while an ISR grows",
+        (
+            Edit(
+                "replication/isr_updates.py",
+                "from kafkalite.replication.isr import IsrState, IsrStatus\n",
+                "from kafkalite.replication.isr import IsrState, IsrStatus, committed\n",
+            ),
+        ),
     ),
     PlantedBug(
         "quiet-partition-learns-no-high-watermark",

@@ -77,11 +77,9 @@ class Durability:
             self._tell(f"{log.dir}: was cut to {log.log_end_offset}, and its recovery point on the disk is {point}")
 
 
-def synced_end(disks: Mapping[str, SimDisk], log: Log) -> int:
-    """The offset below which a loss of power takes nothing from ``log``. ``disks``: by log directory."""
-    disk = disks.get(log.log_dir)
-    for segment in () if disk is None else log.segments:
-        assert disk is not None
+def synced_end(disk: SimDisk, log: Log) -> int:
+    """The offset below which a loss of power takes nothing from ``log``, which is on ``disk``."""
+    for segment in log.segments:
         if not os.path.exists(segment.path) or disk.name_may_go(segment.path):
             return segment.base_offset
         position = disk.unsynced_from(segment.path)

@@ -127,7 +127,7 @@ class LossBudget:
         partition = machine.last_partition(tp)
         if partition is None or partition.log is None:
             return False
-        return partition.log.high_watermark <= synced_end({machine.texts["log.dirs"]: machine.disk}, partition.log)
+        return partition.log.high_watermark <= synced_end(machine.disk, partition.log)
 
     def _staying(self, state: LeaderAndIsr) -> list[int]:
         """The members of the ISR without those that an outstanding write of the leader removes."""

@@ -21,6 +21,7 @@ from kafkalite.log.log import Log
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.testing.history.events import Acked
 from kafkalite.testing.simulation.cluster import SimCluster
+from kafkalite.testing.simulation.disk import SimDisk
 
 
 class Keepers:
@@ -36,7 +37,7 @@ class Keepers:
         self,
         cluster: SimCluster,
         power_losses: Mapping[int, int],
-        synced_end: Callable[[Log], int],
+        synced_end: Callable[[SimDisk, Log], int],
         tell: Callable[[str], object],
     ) -> None:
         self._cluster = cluster
@@ -58,7 +59,6 @@ class Keepers:
         if event.offset > self._last.get(tp, -1):
             self._last[tp] = event.offset
             self._look_at(tp)
-            self._look_at_disk(tp)
 
     def states_changed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """``states`` are the new states in ZooKeeper."""
@@ -76,7 +76,6 @@ class Keepers:
         """Check every partition."""
         for tp in self._last:
             self._look_at(tp)
-            self._look_at_disk(tp)
         for tp, state in self._states.items():
             self._look_at_high_watermark(tp, state)
 
@@ -92,11 +91,10 @@ class Keepers:
         if tp not in self._left_alone:
             return
         leader = self._states[tp].leader
-        machine = self._cluster.brokers.get(leader)
-        partition = machine.last_partition(tp) if machine is not None and machine.is_alive else None
+        partition = self._replica(leader, tp)
         if partition is None or partition.log is None:
             return
-        synced = self._synced_end(partition.log)
+        synced = self._synced_end(self._cluster.brokers[leader].disk, partition.log)
         if synced <= self._last[tp]:
             self._tell(
                 f"{tp}: acknowledged up to offset {self._last[tp]}, but the disk of broker {leader}, which took the "
@@ -104,16 +102,14 @@ class Keepers:
             )
 
     def _look_at_high_watermark(self, tp: TopicPartition, state: LeaderAndIsr) -> None:
-        machine = self._cluster.brokers.get(state.leader)
-        leader = machine.last_partition(tp) if machine is not None and machine.is_alive else None
+        leader = self._replica(state.leader, tp)
         if leader is None or leader.log is None or leader.role is not Role.LEADER:
             return
         if leader.leader_epoch != state.leader_epoch or leader.state.topic_id != state.topic_id:
             return
         high = leader.log.high_watermark
         for broker in state.isr:
-            machine = self._cluster.brokers[broker]
-            member = machine.last_partition(tp) if machine.is_alive else None
+            member = self._replica(broker, tp)
             if member is None or member.log is None or member.state.topic_id != state.topic_id:
                 continue
             if member.log.log_end_offset < high and self._is_blamed(state, broker):
@@ -143,14 +139,19 @@ class Keepers:
                     f"{tp}: acknowledged up to offset {self._last[tp]}, but the log of {who} ends at "
                     f"{partition.log.log_end_offset} in leader epoch {partition.leader_epoch}"
                 )
+        self._look_at_disk(tp)
+
+    def _replica(self, broker: int, tp: TopicPartition) -> Partition | None:
+        """The replica that the process of ``broker`` holds; ``None`` while no process lives."""
+        machine = self._cluster.brokers.get(broker)
+        return machine.last_partition(tp) if machine is not None and machine.is_alive else None
 
     def _members(self, tp: TopicPartition) -> Iterator[tuple[str, Partition]]:
         """The replicas that must have the acknowledged records, each with its name for messages."""
         state = self._states.get(tp)
         for broker in () if state is None else state.isr:
             assert state is not None
-            machine = self._cluster.brokers[broker]
-            partition = machine.last_partition(tp) if machine.is_alive else None
+            partition = self._replica(broker, tp)
             if partition is None:
                 continue
             leads = partition.role is Role.LEADER and partition.leader_epoch == state.leader_epoch

@@ -38,6 +38,7 @@ class Replica:
 class FakeBroker:
     replica: Replica
     is_alive: bool = True
+    disk: None = None
 
     def last_partition(self, _tp: TopicPartition) -> Replica:
         return self.replica
@@ -70,7 +71,9 @@ class KeepersFixture:
         self.losses: dict[int, int] = {}
         self.told: list[str] = []
         self.synced = 10
-        self.keepers = Keepers(cast("SimCluster", self.machines), self.losses, lambda _: self.synced, self.told.append)
+        self.keepers = Keepers(
+            cast("SimCluster", self.machines), self.losses, lambda _disk, _log: self.synced, self.told.append
+        )
         self.keepers.states_changed(state((1, 2, 3)))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kafkalite.common.types import TopicPartition
@@ -42,6 +44,26 @@ def test_machines_lose_power_one_after_the_other(seed: int) -> None:
     assert sum("lost power" in line for line in outcome.lines)
 
 
+def serve_again(cluster: SimCluster) -> None:
+    """Start the brokers that are down, wait until all of them serve, and 5 s more."""
+    world = cluster.world
+    for broker in cluster.brokers.values():
+        if not broker.is_alive:
+            broker.start()
+    served = world.run_until(
+        lambda: all(broker.status is BrokerStatus.SERVING for broker in cluster.brokers.values()), world.now + 30.0
+    )
+    assert served, "\n".join(map(str, world.lines))
+    world.run_until(world.now + 5.0)
+
+
+def assert_nothing_is_lost(disturb: Callable[[SimCluster, Workload], None]) -> None:
+    """Run the workload under six seeds while ``disturb`` works."""
+    for seed in range(6):
+        outcome = run_slice(seed, disturb)
+        assert not outcome.breaches, f"seed {seed}: {outcome.breaches}\n" + "\n".join(outcome.lines)
+
+
 def test_killed_members_of_an_isr_keep_the_records_of_the_machine_without_power() -> None:
     """The leader's machine loses power, and before its session ends, or just after, both followers are killed."""
     tp = TopicPartition(TOPIC, 0)
@@ -58,17 +80,9 @@ def test_killed_members_of_an_isr_keep_the_records_of_the_machine_without_power(
         world.run_until(world.now + 0.5)
         cluster.start(leader)
         world.run_until(world.now + 5.0)
-        for broker in followers:
-            broker.start()
-        served = world.run_until(
-            lambda: all(broker.status is BrokerStatus.SERVING for broker in cluster.brokers.values()), world.now + 30.0
-        )
-        assert served, "\n".join(map(str, world.lines))
-        world.run_until(world.now + 5.0)
+        serve_again(cluster)
 
-    for seed in range(6):
-        outcome = run_slice(seed, disturb)
-        assert not outcome.breaches, f"seed {seed}: {outcome.breaches}\n" + "\n".join(outcome.lines)
+    assert_nothing_is_lost(disturb)
 
 
 def test_a_leader_that_was_left_alone_keeps_what_it_acknowledged_before() -> None:
@@ -88,17 +102,9 @@ def test_a_leader_that_was_left_alone_keeps_what_it_acknowledged_before() -> Non
 
         assert world.run_until(is_alone, world.now + 15.0), "\n".join(map(str, world.lines))
         cluster.lose_power(leader)
-        for broker in cluster.brokers.values():
-            broker.start()
-        served = world.run_until(
-            lambda: all(broker.status is BrokerStatus.SERVING for broker in cluster.brokers.values()), world.now + 30.0
-        )
-        assert served, "\n".join(map(str, world.lines))
-        world.run_until(world.now + 5.0)
+        serve_again(cluster)
 
-    for seed in range(6):
-        outcome = run_slice(seed, disturb)
-        assert not outcome.breaches, f"seed {seed}: {outcome.breaches}\n" + "\n".join(outcome.lines)
+    assert_nothing_is_lost(disturb)
 
 
 def test_a_killed_process_keeps_its_unclean_start_epoch_and_one_that_lost_power_does_not() -> None:

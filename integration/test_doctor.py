@@ -144,11 +144,20 @@ class Patient:
         self._loop.run(self._client.set(path, data) if exists else self._client.create(path, data))
 
     def topic(self, name: str, partitions: int, factor: int, **config: object) -> None:
-        """A topic; underscores in the names of configurations stand for dots. Waits until each partition is led."""
+        """A topic; underscores in the names of configurations stand for dots.
+
+        Waits until each partition is led, and until every broker knows the topic, because commands ask any broker.
+        """
         settings = {key.replace("_", "."): str(value) for key, value in config.items()}
         Confluent().create_topic(self.cluster.bootstrap, name, partitions, factor, settings)
         for partition in range(partitions):
             wait_for(partial(self.read, f"/brokers/topics/{name}/partitions/{partition}/state"), name)
+        for broker_id in self.cluster.broker_ids:
+            wait_for(partial(self.knows, broker_id, name), f"broker {broker_id} knows {name}")
+
+    def knows(self, broker_id: int, topic: str) -> bool:
+        """Whether the metadata of that broker have the topic."""
+        return topic in Confluent().topics(self.cluster.address(broker_id))
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ from kafkalite.apis.registry import serves
 from kafkalite.apis.services import BrokerServices
 from kafkalite.apis.throttling import Throttling
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.types import ZERO_UUID, TopicPartition, side_by_side
+from kafkalite.common.types import ZERO_UUID, FileRegion, TopicPartition, side_by_side
 from kafkalite.network.request import Request
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.fetch import (
@@ -48,6 +49,7 @@ from kafkalite.protocol.fetch import (
 from kafkalite.replication.delayed_operations import FetchParams
 
 if TYPE_CHECKING:
+    from kafkalite.log.log import Log
     from kafkalite.record.convert import RecordConversionStats
     from kafkalite.replication.results import FetchResult
 
@@ -389,7 +391,7 @@ class FetchApi:
         # Imported here because hardly any client needs it.
         from kafkalite.apis.fetch_conversion import check_compression, down_converted
 
-        offsets = {(partition.topic, partition.partition): partition.fetch_offset for partition in asked}
+        requests = {(partition.topic, partition.partition): partition for partition in asked}
         cost: RecordConversionStats | None = None
         for answer in answers:
             if answer.topic is None:
@@ -402,8 +404,11 @@ class FetchApi:
                     continue
                 if stored is not None and not stored.config.message_downconversion_enable:
                     raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-                offset = offsets.get((answer.topic, answer.partition), 0)
-                answer.records, took = down_converted(version, answer.records, offset, self._monotonic)
+                partition = requests[answer.topic, answer.partition]
+                answer.records, took = down_converted(
+                    version, answer.records, partition.fetch_offset,
+                    partial(_read_on, stored, partition.max_bytes, answer.high_watermark), self._monotonic,
+                )
                 if took.records:
                     self._count_converted(answer.topic, took.records)
                     cost = took if cost is None else cost.plus(took)
@@ -427,6 +432,14 @@ class FetchApi:
         if self._metrics is not None:
             self._metrics.failed(request, [ErrorCode.UNKNOWN_SERVER_ERROR])
         request.respond(encode_fetch_response(request.header.api_version, 0, 0, side_by_side(answers, _TOPIC)))
+
+
+def _read_on(log_: Log | None, max_bytes: int, high_watermark: int, offset: int) -> FileRegion | None:
+    """Records from ``offset`` on for a client that reads up to the high watermark, one whole batch at least.
+
+    Raises :class:`ApiError`.
+    """
+    return None if log_ is None else log_.read(offset, max_bytes, high_watermark, min_one_message=True).records
 
 
 def _is_news(last_sent: dict[TopicPartition, tuple[int, int]], result: FetchResult) -> bool:

@@ -31,10 +31,14 @@ class RecordConversionStats(NamedTuple):
 
 
 class ConvertedRecords(NamedTuple):
-    """``data`` is what to send; ``converted`` of its records had another format."""
+    """``data`` is what to send; ``converted`` of its records had another format.
+
+    ``next_offset`` follows the last batch that was looked at; -1 where there was no whole one.
+    """
 
     data: bytes
     converted: int
+    next_offset: int = -1
 
 
 def records_of(buf: Buffer, header: BatchHeader, pos: int = 0, max_size: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
@@ -91,8 +95,10 @@ def down_convert(buf: Buffer, to_magic: int, first_offset: int) -> ConvertedReco
     """
     out: list[Buffer] = []
     converted = 0
+    next_offset = -1
     view = memoryview(buf)
     for pos, header in iter_headers(view, allow_partial_tail=True):
+        next_offset = header.next_offset
         if header.magic <= to_magic:
             out.append(view[pos : pos + header.size])
             continue
@@ -112,4 +118,4 @@ def down_convert(buf: Buffer, to_magic: int, first_offset: int) -> ConvertedReco
             append_time = header.timestamp_type == LOG_APPEND_TIME
             out.append(encode_message_set(records, to_magic, codec=header.compression, timestamp_type=int(append_time)))
             converted += len(records)
-    return ConvertedRecords(b"".join(out), converted)
+    return ConvertedRecords(b"".join(out), converted, next_offset)

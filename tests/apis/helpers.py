@@ -26,6 +26,7 @@ from kafkalite.common.types import FileRegion, Part, TopicPartition
 from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group.group_metadata import GroupConfig
 from kafkalite.coordinator.offsets.offset_manager import OffsetManager
+from kafkalite.log.values import ReadInfo
 from kafkalite.network.request import ConnectionInfo, Request
 from kafkalite.protocol import messages
 from kafkalite.protocol.api_keys import ApiKey
@@ -199,14 +200,22 @@ class FakeControl:
 
 
 class FakeLogs:
-    """Logs that allow conversion, or not."""
+    """Logs that allow conversion, or not; ``records`` by the offset from which they are read."""
 
     def __init__(self) -> None:
+        self.records: dict[int, FileRegion] = {}
+        self.reads: list[tuple[int, int, int]] = []
         self.compression_type = "producer"
         self.message_downconversion_enable = True
 
     def get(self, tp: TopicPartition) -> Any:
         return self
+
+    def read(self, offset: int, max_bytes: int, upper_bound: int, min_one_message: bool) -> ReadInfo:
+        assert min_one_message
+        self.reads.append((offset, max_bytes, upper_bound))
+        found = self.records.get(offset)
+        return ReadInfo(offset, found, 0 if found is None else len(found))
 
     @property
     def config(self) -> Any:

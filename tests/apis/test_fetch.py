@@ -305,6 +305,16 @@ def test_old_clients_get_old_messages(version: int, magic: int) -> None:
     assert records[16] == magic
 
 
+def test_old_clients_read_on_past_batches_without_records_to_the_high_watermark() -> None:
+    broker = FakeBroker()
+    marker = encode_batch([Record(3, 1000, b"\0\0\0\1", b"", (), -1)], base_offset=3, is_control=True)
+    broker.replicas.results[T0] = has_records(T0, marker)
+    broker.logs.records[4] = stored(batch(4))
+    records = data_of(fetch(broker, 3, ask(T0)).partitions[0].records)
+    assert records[:8] == (4).to_bytes(8, "big")
+    assert broker.logs.reads == [(4, 1 << 20, 9)]
+
+
 def test_conversion_may_be_forbidden() -> None:
     broker = FakeBroker()
     broker.logs.message_downconversion_enable = False

@@ -41,8 +41,8 @@ def test_up_leaves_magic_2_and_groups_the_rest() -> None:
     ("codec", "timestamp_type", "magic"), [(c, t, m) for c in range(4) for t in range(2) for m in range(2)]
 )
 def test_down(codec: int, timestamp_type: int, magic: int) -> None:
-    data, converted = down_convert(KAFKA[2, codec, timestamp_type], magic, 0)
-    assert converted == 3
+    data, converted, next_offset = down_convert(KAFKA[2, codec, timestamp_type], magic, 0)
+    assert (converted, next_offset) == (3, 104)
     magics, found = read(data)
     assert magics == [magic] * (1 if codec else 3)
     expected = expected_records(2, timestamp_type)
@@ -65,11 +65,14 @@ def test_down_from_the_middle() -> None:
 
 def test_down_keeps_what_is_old_enough_and_drops_markers_and_tails() -> None:
     data = KAFKA[0, 1, 0] + KAFKA[1, 0, 0] + kafka_commit_marker() + KAFKA[2, 0, 0]
-    assert down_convert(data[:-1], 1, 0) == (KAFKA[0, 1, 0] + KAFKA[1, 0, 0], 0)
-    lowest, converted = down_convert(data, 0, 0)
+    assert down_convert(data[:-1], 1, 0)[:2] == (KAFKA[0, 1, 0] + KAFKA[1, 0, 0], 0)
+    lowest, converted, _ = down_convert(data, 0, 0)
     assert read(lowest)[0] == [0] * 7
     assert converted == 6
-    assert down_convert(kafka_commit_marker(), 1, 0) == (b"", 0)
+    marker = kafka_commit_marker()
+    behind = next(iter_headers(marker))[1].next_offset
+    assert down_convert(marker, 1, 0) == down_convert(marker + KAFKA[2, 0, 0][:-1], 1, 0) == (b"", 0, behind)
+    assert down_convert(marker[:-1], 1, 0) == (b"", 0, -1)
 
 
 # trap: kafkalite/record/convert.py: zstd batches cannot be down-converted.

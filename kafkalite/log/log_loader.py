@@ -283,12 +283,13 @@ class LogLoader:
         """Whether ``following`` begins where ``segment`` ends.
 
         Lost power may remove the end of one file and leave the next file. The batches behind such a hole are useless,
-        because a replica fetches only from its log end offset on. Holes that compaction left are valid.
+        because a replica fetches only from its log end offset on. Compaction leaves holes within segments, and only
+        that of Kafka and of earlier versions between them (``log/cleaner/batch_filter``).
         """
         end = segment.tail()[0]
         if end == following.base_offset:
             return True
-        if end < following.base_offset and (self._config.compacted or segment.base_offset < cleaned_to):
+        if end < following.base_offset and segment.base_offset < cleaned_to:
             return True
         log.warning("%s ends at %d, but the next segment begins at %d", segment.path, end, following.base_offset)
         return False

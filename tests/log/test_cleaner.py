@@ -151,6 +151,24 @@ def test_segments_are_merged_and_offsets_kept(tmp_path: Path) -> None:
     )
 
 
+def test_every_segment_ends_where_the_next_one_begins(tmp_path: Path) -> None:
+    """A start takes a segment that ends earlier for one whose end lost power took."""
+    lhouse = fixture(tmp_path, segment_bytes=600)
+    log = lhouse.create()
+    write(log, counted(3, 10))
+    write(log, [("a", "1")])
+    write(log, counted(3, 100))
+    checkpoint = clean(log)
+    write(log, counted(3, 100))
+    clean(log, checkpoint)
+    assert len(log.segments) > 2
+    ends = [segment.tail()[0] for segment in log.segments][:-1]
+    assert ends == [segment.base_offset for segment in log.segments][1:]
+    end, kept = log.log_end_offset, contents(log)
+    again = lhouse.load(recovery_point=0)
+    assert (again.log_end_offset, contents(again)) == (end, kept)
+
+
 def test_the_new_segment_is_as_old_as_the_ones_before(tmp_path: Path) -> None:
     log = fixture(tmp_path).create()
     write(log, counted(10, 30))
@@ -200,7 +218,9 @@ def test_aborted_records_go_and_the_index_with_the_last_marker(tmp_path: Path) -
     assert log.aborted_transactions(0, log.log_end_offset) == []
     markers = [header for _, header in iter_headers(read_all(log)) if header.is_control]
     assert markers
+    # The end of a segment keeps a transaction for a round longer, and its marker gets its deadline then.
     clean(log, checkpoint, now_ms=NOW + 2000)
+    clean(log, checkpoint, now_ms=NOW + 4000)
     left = [header for _, header in iter_headers(read_all(log)) if header.producer_id == 7]
     # His last sequence stays, and as long as a batch of the transaction is there, so does its end.
     assert [(header.is_control, header.record_count) for header in left] == [(False, 0), (True, 1)]

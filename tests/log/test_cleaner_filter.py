@@ -48,7 +48,7 @@ class Filtering:
         latest: dict[str, int] | None = None,
         *,
         up_to: int = 1000,
-        upper_bound: int = 10_000,
+        end: int = 10_000,
         aborted: Sequence[AbortedTxn] = (),
         last: dict[int, LastRecord] | None = None,
         now: int = LATER,
@@ -63,11 +63,11 @@ class Filtering:
             self.offsets,
             CleanedTransactions(aborted, self.kept.append),
             last or {},
-            upper_bound,
             now,
             RETENTION,
             self.stats,
         )
+        self.filter.end = end
 
     def __call__(self, data: bytes | memoryview) -> tuple[BatchHeader, bytes] | None:
         """What became of a batch; the header that is told is the one that stands in the bytes."""
@@ -234,11 +234,11 @@ def test_the_last_batch_of_a_producer_stays_empty(last: dict[int, LastRecord], s
     assert Filtering()(data) is None
 
 
-def test_the_last_batch_of_the_round_stays() -> None:
-    result = Filtering({"a": 7, "b": 7}, upper_bound=2)(batch(puts("a", "b")))
+def test_the_last_batch_of_a_segment_stays() -> None:
+    result = Filtering({"a": 7, "b": 7}, end=2)(batch(puts("a", "b")))
     assert result is not None
     assert (result[0].record_count, result[0].next_offset) == (0, 2)
-    assert Filtering({"a": 7, "b": 7}, upper_bound=3)(batch(puts("a", "b"))) is None
+    assert Filtering({"a": 7, "b": 7}, end=3)(batch(puts("a", "b"))) is None
 
 
 def test_a_batch_without_a_producer_is_no_producers_last_record() -> None:
@@ -343,6 +343,14 @@ def test_old_formats(magic: int, codec: int) -> None:
     for position, header in iter_headers(stored):
         note_batch(header, memoryview(stored)[position : position + header.size], 41, noted, CleanerStats())
     assert noted.offsets == {b"b": 41, b"c": 42}
+
+
+def test_the_last_old_record_of_a_segment_stays() -> None:
+    stored = encode_message_set(puts("a", "b", base=40), 1, codec=1)
+    result = Filtering({"a": 99, "b": 99}, end=42)(stored)
+    assert result is not None
+    assert [record.offset for record, _ in unwrap(result[1], result[0])] == [41]
+    assert Filtering({"a": 99, "b": 99}, end=43)(stored) is None
 
 
 @pytest.mark.parametrize("keep", [True, False])

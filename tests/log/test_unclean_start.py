@@ -372,8 +372,13 @@ def test_segments_that_overlap_are_cut(fixture: LogFixture) -> None:
     assert fixture.load(recovery_point=0).log_end_offset == bases[2]
 
 
-@pytest.mark.parametrize(("policy", "cleaned_to"), [(("compact",), 0), (("delete",), 6)])
-def test_holes_that_compaction_made_stay(fixture: LogFixture, policy: tuple[str, ...], cleaned_to: int) -> None:
+# trap: kafkalite/log/log_loader.py: Lost power takes the end of a segment of a compacted topic, and the hole is taken
+# for the work of compaction.
+@pytest.mark.parametrize(("cleaned_to", "end"), [(6, 5), (0, 3)])
+@pytest.mark.parametrize("policy", [("compact",), ("delete",)])
+def test_only_holes_that_compaction_made_stay(
+    fixture: LogFixture, policy: tuple[str, ...], cleaned_to: int, end: int
+) -> None:
     fixture.config = LogConfig(segment_bytes=300, cleanup_policy=policy)
     log = fixture.create()
     for base in range(4):
@@ -382,7 +387,7 @@ def test_holes_that_compaction_made_stay(fixture: LogFixture, policy: tuple[str,
     os.truncate(second.path, next(iter(second.headers()))[1].size)
     log.append_as_follower(batch(1, base=4, size=50))
     again = fixture.loader().load(False, 0, 0, cleaned_to)
-    assert again.log_end_offset == 5
+    assert again.log_end_offset == end
 
 
 def test_the_clean_mark_is_gone_for_good(directory: Directory) -> None:

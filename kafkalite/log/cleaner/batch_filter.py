@@ -112,8 +112,10 @@ class CleanedTransactions:
 class BatchFilter:
     """Decides batch by batch, in the order of the log.
 
-    ``last_records``: what is to stay of each known producer; ``upper_bound``: where the round ends; times in
-    milliseconds. ``keep_legacy_tombstones`` stands in for a deadline in batches of magic 0 and 1, which have none.
+    ``last_records``: what is to stay of each known producer; times in milliseconds. ``keep_legacy_tombstones`` stands
+    in for a deadline in batches of magic 0 and 1, which have none. ``end``: where the segment ends that is being
+    written. The batch before it stays, if only its header, because a start takes a segment that ends earlier for one
+    whose end lost power took.
     """
 
     def __init__(
@@ -121,7 +123,6 @@ class BatchFilter:
         offsets: OffsetMap,
         transactions: CleanedTransactions,
         last_records: Mapping[int, LastRecord],
-        upper_bound: int,
         now_ms: int,
         delete_retention_ms: int,
         stats: CleanerStats,
@@ -129,11 +130,11 @@ class BatchFilter:
         self._offsets = offsets
         self._transactions = transactions
         self._last_records = last_records
-        self._upper_bound = upper_bound
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self._stats = stats
         self.keep_legacy_tombstones = True
+        self.end = -1
 
     def apply(self, header: BatchHeader, data: memoryview) -> tuple[BatchHeader, bytes | memoryview] | None:
         """The batch that takes the place of ``data``; ``None`` for none.
@@ -150,7 +151,7 @@ class BatchFilter:
             discard = idle_marker and horizon is not None and horizon <= self._now_ms
         else:
             discard = self._transactions.on_data(header)
-        keep_empty = self._is_last_of_producer(header) or header.next_offset == self._upper_bound
+        keep_empty = self._is_last_of_producer(header) or header.next_offset == self.end
         if discard:
             return self._emptied(header) if keep_empty else None
         if header.is_control or (header.record_count and header.base_offset > self._offsets.latest_offset):
@@ -216,7 +217,7 @@ class BatchFilter:
 
     def _legacy(self, header: BatchHeader, data: memoryview) -> tuple[BatchHeader, bytes | memoryview] | None:
         records = [record for record, _ in unwrap(data, header, 0, MAX_UNFOLDED)]
-        kept = [record for record in records if self._keeps_legacy(record)]
+        kept = [record for record in records if self._keeps_legacy(record) or record.offset + 1 == self.end]
         self._stats.records_read += len(records)
         self._stats.records_written += len(kept)
         if not kept:

@@ -27,14 +27,14 @@ def check_loaded_log(log: Log) -> list[str]:
 
     Every batch is complete, valid and at its offset, and no bytes follow the last one; indexes, leader epochs,
     producers and aborted transactions are those of the batches; the recovery point is not above the end. Only compacted
-    logs may have gaps.
+    logs may have gaps, and no log has gaps between segments.
     """
     faults: list[str] = []
     batches = [(header, data) for header, data in _batches(log, faults)]
     headers = [header for header, _ in batches]
     if log.recovery_point > log.log_end_offset:
         faults.append(f"the recovery point {log.recovery_point} is above the end {log.log_end_offset}")
-    if headers and not log.config.compacted and headers[-1].next_offset != log.log_end_offset:
+    if headers and headers[-1].next_offset != log.log_end_offset:
         faults.append(f"the last batch ends at {headers[-1].next_offset}, the log at {log.log_end_offset}")
     for segment in log.segments:
         faults += _segment_faults(segment)
@@ -98,7 +98,7 @@ def _batches(log: Log, faults: list[str]) -> Iterator[tuple[BatchHeader, memoryv
     for segment in log.segments:
         if segment.base_offset < end:
             faults.append(f"segment {segment.base_offset} begins below {end}, where the one before it ends")
-        elif segment.base_offset > end and not log.config.compacted:
+        elif segment.base_offset > end:
             faults.append(f"segment {segment.base_offset} begins behind {end}, where the one before it ends")
         data = memoryview(segment.read(0, segment.size))
         end = segment.base_offset

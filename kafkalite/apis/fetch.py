@@ -406,8 +406,11 @@ class FetchApi:
                     raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
                 partition = requests[answer.topic, answer.partition]
                 answer.records, took = down_converted(
-                    version, answer.records, partition.fetch_offset,
-                    partial(_read_on, stored, partition.max_bytes, answer.high_watermark), self._monotonic,
+                    version,
+                    answer.records,
+                    partition.fetch_offset,
+                    partial(_read_on, stored, partition.max_bytes, answer.high_watermark),
+                    self._monotonic,
                 )
                 if took.records:
                     self._count_converted(answer.topic, took.records)

@@ -247,7 +247,8 @@ def elect_for_reassignment(
     The assignment in the state is the final one already. ``reassigned`` are the partitions whose replicas change. They
     are refused where a target replica is not in the ISR of the state that is replaced, because the leader may have
     taken it out after the controller looked, and the logs of the removed replicas are deleted. Other partitions, whose
-    reassignment is cancelled or changes only the order of replicas, do not wait for their ISR.
+    reassignment is cancelled or changes only the order of replicas, do not wait for their ISR; they are refused where
+    the cancellation :func:`loses_records`.
 
     The present leader stays if it can. Its epoch is raised nevertheless, so that every replica learns of the new
     assignment under a new leader epoch.
@@ -261,6 +262,8 @@ def elect_for_reassignment(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 f"not all target replicas {list(target)} are in the ISR {list(state.isr)}",
             )
+        if state.topic_partition not in reassigned and (why := loses_records(state, state.assignment, brokers)):
+            return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
         leader: int | None = state.leader
         if leader not in target or leader not in online:
             leader = reassign_leader(target, complete_isr(state, brokers), online)
@@ -335,28 +338,19 @@ def reassign(brokers: ControllerContext, controller_epoch: int) -> Planner:
     """Plan for a reassignment that begins or changes: a new leader epoch, and removed replicas leave the ISR.
 
     The assignment in the state is the new one already. The leader stays unless its replica was removed. Refused where
-    no member of the ISR would keep a replica, because acknowledged records would be lost.
+    the change :func:`loses_records`.
     """
 
     def plan(state: LeaderAndIsr) -> Plan:
-        surviving = surviving_isr(state, state.assignment, brokers)
-        if not surviving:
-            return Refused(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"no replica in the ISR {list(state.isr)} is among the new replicas {list(state.replicas)}",
-            )
+        if why := loses_records(state, state.assignment, brokers):
+            return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
         isr = tuple(replica for replica in state.isr if replica in state.replicas)
         leader: int | None = state.leader
         if leader not in isr:
-            leader = reassign_leader(state.replicas, surviving, _online(state, brokers))
+            leader = reassign_leader(state.replicas, complete_isr(state, brokers), _online(state, brokers))
         return advance(state, controller_epoch, NO_LEADER if leader is None else leader, isr, brokers)
 
     return plan
-
-
-def surviving_isr(state: LeaderAndIsr, assignment: PartitionAssignment, brokers: ControllerContext) -> tuple[int, ...]:
-    """The members of the ISR that may have all records and hold a replica under ``assignment``."""
-    return tuple(replica for replica in complete_isr(state, brokers) if replica in assignment.replicas)
 
 
 def loses_records(state: LeaderAndIsr, assignment: PartitionAssignment, brokers: ControllerContext) -> str:
@@ -365,10 +359,11 @@ def loses_records(state: LeaderAndIsr, assignment: PartitionAssignment, brokers:
     Adding replicas that a changed or cancelled reassignment no longer wants leave the ISR at once. So no member may
     have all records afterwards, or a single one, which may be dead all the same.
     """
-    surviving = surviving_isr(state, assignment, brokers)
+    complete = complete_isr(state, brokers)
+    surviving = [replica for replica in complete if replica in assignment.replicas]
     if not surviving:
         return f"No replica in the ISR {list(state.isr)} is among the replicas {list(assignment.replicas)}."
-    leaving = [replica for replica in complete_isr(state, brokers) if replica not in surviving]
+    leaving = [replica for replica in complete if replica not in surviving]
     if leaving and len(surviving) == 1:
         return (
             f"Without the replicas {leaving}, the ISR {list(state.isr)} would have a single member, and acknowledged "

@@ -154,6 +154,7 @@ class PartitionReassignments:
         context = active.context
         answers: dict[TopicPartition, Answer] = dict.fromkeys(plans, _OK)
         unneeded: dict[TopicPartition, list[int]] = {}
+        before: dict[TopicPartition, PartitionAssignment] = {}
         changes: dict[str, dict[int, PartitionAssignment]] = {}
         await self._writer.refresh(plans)
         for tp, new in plans.items():
@@ -168,24 +169,40 @@ class PartitionReassignments:
                 continue
             unneeded[tp] = [r for r in current.replicas if r not in new.replicas]
             if current != new:
+                before[tp] = current
                 changes.setdefault(tp.topic, {})[tp.partition] = new
                 log.info("%s: reassignment from %s to %s", tp, list(current.replicas), list(new.target))
         gone = await self._topics.write_assignments(changes)
         for tp in [tp for tp in unneeded if tp.topic in gone]:
             answers[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is gone."
             del unneeded[tp]
-        await self._step(list(unneeded))
+        refused = await self._step(list(unneeded))
+        # The leader has changed the ISR since it was read: the replicas that were to go keep their logs.
+        back: dict[str, dict[int, PartitionAssignment]] = {}
+        for tp, refusal in refused.items():
+            answers[tp] = refusal.code, refusal.why
+            del unneeded[tp]
+            if tp in before:
+                back.setdefault(tp.topic, {})[tp.partition] = before[tp]
+        await self._topics.write_assignments(back)
         for tp, replicas in unneeded.items():
             self._stop(tp, replicas)
         return answers
 
-    async def _step(self, partitions: Collection[TopicPartition]) -> None:
-        """Complete the reassignments that can be; send the others to their replicas under a new leader epoch."""
+    async def _step(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Refused]:
+        """Complete the reassignments that can be; send the others to their replicas under a new leader epoch.
+
+        Returns those that were refused.
+        """
         active = self._active
         open_ = await self._complete_where_possible(partitions)
         for tp in open_:
             active.context.update_replica_states(tp)
-        await self._machine.change(open_, elections.reassign(active.context, active.epoch), "reassignment")
+        plan = elections.reassign(active.context, active.epoch)
+        refused = (await self._machine.change(open_, plan, "reassignment")).refused
+        for tp, refusal in refused.items():
+            log.warning("%s: reassignment refused: %s", tp, refusal.why)
+        return refused
 
     async def _complete_where_possible(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Returns the partitions that have to wait for their target to be in sync."""

@@ -381,6 +381,33 @@ def test_a_cancellation_takes_no_replica_out_of_the_isr_that_would_leave_one_mem
     assert fixture.state("t-0").endswith("isr 1,3 by 1")
 
 
+@pytest.mark.parametrize("target", [None, [2, 1, 3]], ids=["cancelled", "changed"])
+def test_a_reassignment_goes_on_if_the_isr_shrinks_while_it_is_cancelled_or_changed(target: list[int] | None) -> None:
+    """The leader changes the ISR after the controller has read it: the replica that was to go keeps its log."""
+    fixture = ControllerFixture().start(1, 2, 3, 4)
+    controller = fixture.control(1)
+    fixture.topic("t", {0: [1, 2, 3]})
+    run(controller.alter_reassignments({tp("t-0"): [4, 1, 2]}))
+    fixture.leader_writes("t-0", (1, 3, 4))
+    client = fixture.controller_clients[1]
+
+    def shrink_before_the_state_is_written(name: str, _: str) -> None:
+        if name == "multi" and "4" not in fixture.assignment("t-0"):
+            client.before = None
+            fixture.leader_writes("t-0", (1, 4), notify=False)
+
+    client.before = shrink_before_the_state_is_written
+    fixture.take()
+    (code, message) = run(controller.alter_reassignments({tp("t-0"): target}))[tp("t-0")]
+    assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "Without the replicas [4]" in message
+    assert fixture.assignment("t-0") == "4,1,2,3 adding 4 removing 3"
+    assert fixture.state("t-0").endswith("isr 1,4 by 1")
+    assert "stop t-0" not in fixture.take()
+    fixture.leader_writes("t-0", (1, 4, 2))
+    assert fixture.assignment("t-0") == "4,1,2"
+
+
 @pytest.mark.parametrize(
     ("name", "target", "code"),
     [

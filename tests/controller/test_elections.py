@@ -92,7 +92,9 @@ def test_preferred(before: LeaderAndIsr, alive: tuple[int, ...], expected: str) 
         (state(1, (1, 2, 3), (2, 3)), (1, 2, 3), "2 [2, 3]"),
         (state(3, (1, 2, 3), (2, 3)), (1, 2, 3), "3 [2, 3]"),
         (state(2, (1, 2, 3), (2, 3)), (1, 3), "3 [2, 3]"),
-        (state(1, (1, 2), (3,)), (1, 2, 3), NOBODY),
+        (state(2, (2, 3), (2, 3)), (1,), NOBODY),
+        (state(1, (1, 2), (3,)), (1, 2, 3), "INVALID_REPLICA_ASSIGNMENT"),
+        (state(1, (1, 2), (1, 3)), (1, 2, 3), "INVALID_REPLICA_ASSIGNMENT"),
     ],
 )
 def test_reassignment_completed(before: LeaderAndIsr, alive: tuple[int, ...], expected: str) -> None:
@@ -117,8 +119,9 @@ def test_replicas_are_removed_only_while_the_whole_target_is_in_sync(before: Lea
     ("before", "alive", "expected"),
     [
         (state(1, (1, 2), (3, 1, 2), adding=(3,)), (1, 2, 3), "1 [1, 2]"),
-        (state(3, (3, 1), (1, 2)), (1, 2, 3), "1 [1]"),
-        (state(3, (3, 1), (1, 2)), (2, 3), "-1 [1]"),
+        (state(3, (3, 1, 2), (1, 2)), (1, 2, 3), "1 [1, 2]"),
+        (state(3, (3, 1, 2), (1, 2)), (3,), "-1 [1, 2]"),
+        (state(3, (3, 1), (1, 2)), (1, 2, 3), "INVALID_REPLICA_ASSIGNMENT"),
         (state(3, (3,), (1, 2)), (1, 2, 3), "INVALID_REPLICA_ASSIGNMENT"),
     ],
 )

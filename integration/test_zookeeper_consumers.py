@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from kazoo.exceptions import NoNodeError
 
 from integration.conftest import ClusterFactory
@@ -43,6 +44,12 @@ TAKEOVER = 30.0
 """Seconds for a takeover on a busy machine; an idle one takes little more than the session timeout."""
 
 
+def note_failure(failures: list[str], error: KafkaError | None, message: Message) -> None:
+    """Delivery report: ``failures`` gets a line for a record that was not written."""
+    if error is not None:
+        failures.append(f"{message.value()!r}: {error}")
+
+
 class Feed(threading.Thread):
     """Writes ``partition:number`` to all partitions of a topic until stopped; number n is at offset n."""
 
@@ -51,6 +58,7 @@ class Feed(threading.Thread):
         self.topic = topic
         self.sent = 0
         self.unsent = -1
+        self.failures: list[str] = []
         self._cluster = cluster
         self._done = threading.Event()
 
@@ -62,7 +70,12 @@ class Feed(threading.Thread):
         )
         while not self._done.wait(0.01):
             for partition in range(PARTITIONS):
-                producer.produce(self.topic, f"{partition}:{self.sent}", partition=partition)
+                producer.produce(
+                    self.topic,
+                    f"{partition}:{self.sent}",
+                    partition=partition,
+                    on_delivery=partial(note_failure, self.failures),
+                )
             self.sent += 1
             producer.poll(0)
         self.unsent = producer.flush(60)
@@ -71,7 +84,7 @@ class Feed(threading.Thread):
         """Stop; returns all written values."""
         self._done.set()
         self.join()
-        assert self.unsent == 0
+        assert (self.unsent, self.failures) == (0, [])
         return {f"{partition}:{number}" for partition in range(PARTITIONS) for number in range(self.sent)}
 
 
@@ -98,6 +111,14 @@ class Console:
         """End the consumer by SIGTERM."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(30)
+
+
+def have_read(consoles: Iterable[Console], everything: set[str]) -> bool:
+    """Whether the consumers have printed ``everything``. Raises ``LookupError``, which names missing records."""
+    missing = everything - {line for console in consoles for line in console.read()}
+    if missing:
+        raise LookupError(f"{len(missing)} records, {sorted(missing)[:5]} among them, have not been read")
+    return True
 
 
 class Group:
@@ -211,7 +232,7 @@ def test_javas_and_kafkalites_consumers_share_a_group(shared_cluster: LocalClust
         group.wait_reading()
         everything = feed.finish()
         consoles = list({*consoles, *group.members})
-        wait_for(lambda: everything <= {line for c in consoles for line in c.read()}, "every record has been read", 60)
+        wait_for(lambda: have_read(consoles, everything), "every record has been read", 60)
         for member in group.members:
             member.close()
         assert group.offsets() == dict.fromkeys(range(PARTITIONS), feed.sent)
@@ -248,13 +269,19 @@ def take(consumer: ZooKeeperConsumer, count: int, timeout: float = 30.0) -> list
     return records
 
 
+def know(cluster: LocalCluster, topic: str, partitions: int) -> bool:
+    """Whether every broker knows ``topic`` with that many partitions."""
+    return all(Confluent().topics(cluster.address(broker))[topic] == partitions for broker in cluster.broker_ids)
+
+
 def write(cluster: LocalCluster, topic: str, values: Iterator[int], count: int) -> list[bytes]:
     """Write ``count`` records with different values; returns the values."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
     sent = [b"%d" % value for value in itertools.islice(values, count)]
+    failures: list[str] = []
     for number, value in enumerate(sent):
-        producer.produce(topic, value, partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+        producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=partial(note_failure, failures))
+    assert (producer.flush(30), failures) == (0, [])
     return sent
 
 
@@ -311,7 +338,8 @@ def test_new_topics_and_partitions_are_found(shared_cluster: LocalCluster) -> No
         wait_for(lambda: len(one.assignment()) == len(two.assignment()) == 1, "each has one")
         Confluent().add_partitions(shared_cluster.bootstrap, topic, PARTITIONS)
         wait_for(lambda: len(one.assignment()) == len(two.assignment()) == 3, "each has three")
-        sent = wait_for(lambda: write(shared_cluster, topic, numbers, 60), "written")
+        wait_for(lambda: know(shared_cluster, topic, PARTITIONS), "every broker knows the new partitions")
+        sent = write(shared_cluster, topic, numbers, 60)
         read = take(one, 30) + take(two, 30)
     assert sorted(r.value or b"" for r in read) == sorted(sent)
 

@@ -103,10 +103,15 @@ def _checkpointed(log: Log, name: str) -> int:
 
 
 def _offset_at(segment: LogSegment, position: int) -> int:
-    """The offset that follows the last batch which ends at or before ``position``."""
+    """The offset that follows the last batch which ends at or before ``position``.
+
+    Reads the file itself, because the broker's disk may refuse reads at this moment.
+    """
     offset = segment.base_offset
     if position:
-        for at, header in iter_headers(memoryview(segment.read(0, segment.size))):
+        with open(segment.path, "rb") as file:
+            data = memoryview(file.read(segment.size))
+        for at, header in iter_headers(data):
             if at + header.size > position:
                 break
             offset = header.next_offset

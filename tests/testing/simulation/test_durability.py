@@ -17,7 +17,7 @@ from kafkalite.log.log_dir_files import CLEAN_SHUTDOWN_FILE, HIGH_WATERMARK, REC
 from kafkalite.log.log_loader import LogLoader
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.simulation.disk import SimDisk
-from kafkalite.testing.simulation.durability import Durability
+from kafkalite.testing.simulation.durability import Durability, synced_end
 from tests.log.fixtures import NOW, PRODUCER_EXPIRATION_MS, LazyOwner, batch, marker
 
 TP = TopicPartition("t", 0)
@@ -69,6 +69,15 @@ def test_flushed_data_are_on_the_disk(machine: LogOnDisk) -> None:
     machine.log.flush()
     machine.durability.recovery_point_set(machine.log)
     assert machine.told == []
+
+
+def test_the_synced_end_of_a_log_whose_disk_refuses_reads(machine: LogOnDisk) -> None:
+    machine.append(2)
+    machine.log.flush()
+    end = machine.log.log_end_offset
+    machine.append(1)
+    machine.disk.break_io("read")
+    assert synced_end(machine.disk, machine.log) == end
 
 
 @pytest.mark.parametrize(("checkpoint", "is_told"), [(3, True), (4, False)])

@@ -133,6 +133,10 @@ class Group:
         self._tree = tree
         self._directory = directory
         Confluent().create_topic(cluster.bootstrap, self.topic, PARTITIONS, len(cluster.broker_ids), {})
+        # Without an offset a console consumer of 0.10 begins at the end that its first fetch finds, behind records that
+        # were written after it had joined.
+        for partition in range(PARTITIONS):
+            tree.write(f"/consumers/{self.name}/offsets/{self.topic}/{partition}", 0)
 
     def join(self, *kinds: str) -> None:
         """Add members, ``java`` or ``ours``; returns once all partitions are shared evenly."""
@@ -146,7 +150,7 @@ class Group:
                 where = [f"-Dlog4j.configuration=file:{log4j('INFO')}", "-cp", classpath(KAFKA_0_10)]
                 command = [java(), *TOOL_FLAGS, *where, "kafka.tools.ConsoleConsumer", *flags]
             else:
-                command = [sys.executable, "-m", "kafkalite.cli.main", "consume", *flags, "--from-beginning"]
+                command = [sys.executable, "-m", "kafkalite.cli.main", "consume", *flags]
             self.members.append(Console(command, name, self._directory))
         self.wait_shared(60)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from kafkalite.cluster.model import LeaderAndIsr
+from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.log import Log
 from kafkalite.replication.partition import Partition, Role
@@ -48,7 +48,7 @@ class Keepers:
         self._last: dict[TopicPartition, int] = {}
         self._outside: dict[tuple[TopicPartition, int], int] = {}
         self._losses_before: dict[tuple[int, int], int] = {}
-        """Broker and unclean start epoch → power losses of its machine when an ISR first contained that epoch."""
+        """Broker and unclean start epoch → power losses of its machine when ZooKeeper first had that epoch."""
         self._left_alone: set[TopicPartition] = set()
         """Partitions whose leader has taken the last follower out of the ISR."""
 
@@ -59,6 +59,11 @@ class Keepers:
         if event.offset > self._last.get(tp, -1):
             self._last[tp] = event.offset
             self._look_at(tp)
+
+    def registered(self, broker: Broker) -> None:
+        """``broker`` is in ZooKeeper. An ISR that has its unclean start epoch may be written after its power loss."""
+        life = broker.id, broker.unclean_start_epoch
+        self._losses_before.setdefault(life, self._power_losses.get(broker.id, 0))
 
     def states_changed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """``states`` are the new states in ZooKeeper."""

@@ -66,6 +66,7 @@ from kafkalite.testing.simulation.workload import CLIENTS, Client
 from kafkalite.testing.simulation.world import World
 from kafkalite.testing.simulation.writers import Writers
 from kafkalite.zk.zk_client import Check
+from kafkalite.zk.znodes import brokers
 
 _WORK_ON = 3.0
 """Virtual seconds for which the clients continue after the healing."""
@@ -171,6 +172,9 @@ class _History:
                 group = GENERATION_PATH.match(change.path)
                 if group is not None and change.kind is Kind.DELETED:
                     self._events.append(GroupRemoved(group[1]))
+            if any(change.path.startswith(f"{brokers.IDS}/") for change in changes):
+                for broker in self._topology.brokers():
+                    self._keepers.registered(broker)
             if any(is_state(change.path) for change in changes):
                 self._keepers.states_changed(self._topology.states())
             beliefs.committed(changes)

@@ -42,6 +42,14 @@ class Topology:
         node = self._tree.nodes.get(claims.CONTROLLER)
         return None if node is None else claims.decode_claim(claims.CONTROLLER, node.data)
 
+    def brokers(self) -> list[Broker]:
+        """The registered brokers, in order."""
+        found = []
+        for name in sorted(self._tree.nodes[brokers.IDS].children, key=int):
+            node = self._tree.nodes[brokers.broker_path(int(name))]
+            found.append(brokers.decode_broker(int(name), node.data, node.czxid))
+        return found
+
     def registration(self, broker: int, session: int) -> Broker | None:
         """The registration of ``broker`` in ``session``, ``None`` if there is none."""
         node = self._tree.nodes.get(brokers.broker_path(broker))

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
+from kafkalite.cluster.model import Broker, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Role
 from kafkalite.testing.history.events import Acked, RecordId
@@ -147,6 +147,21 @@ def test_member_that_joins_as_the_life_before_the_loss_is_excused(life: int, tol
     setting.machines.brokers[2].replica.log_end_offset = 3
     setting.keepers.acked(ACKED)
     setting.keepers.states_changed(isr((1, 2, 3), life))
+    assert len(setting.told) == told
+
+
+@pytest.mark.parametrize(("is_registered", "told"), [(True, 0), (False, 1)])
+def test_a_member_whose_first_isr_is_written_after_its_power_loss_is_excused(is_registered: bool, told: int) -> None:
+    """It had registered before, and the leader had proposed the ISR."""
+    setting = KeepersFixture()
+    setting.keepers.states_changed(state((1, 3)))
+    if is_registered:
+        setting.keepers.registered(Broker(2, (), epoch=7, unclean_start_epoch=7))
+    setting.losses[2] = 1
+    setting.keepers.states_changed(state((1, 3)))
+    setting.machines.brokers[2].replica.log_end_offset = 3
+    setting.keepers.acked(ACKED)
+    setting.keepers.states_changed({TP: state((1, 2, 3))[TP].with_(unclean_start_epochs=((2, 7),))})
     assert len(setting.told) == told
 
 

@@ -100,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
                     for record in found:
                         out.write(json_line(record) if args.json else format_record(record, formatter))
                     out.flush()
+                    records.printed()
                     count += len(found)
                     if found:
                         last = time.monotonic()

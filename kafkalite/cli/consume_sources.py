@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,6 +45,9 @@ class Source(Protocol):
     def take(self, count: int) -> list[ConsumedRecord]:
         """At most ``count`` records; none if none arrived for a moment. Raises the library's errors."""
 
+    def printed(self) -> None:
+        """The records of the last :meth:`take` are written: from now on they count as read."""
+
     def close(self) -> None:
         """Commit the offsets that are not committed yet, and leave."""
 
@@ -76,6 +80,9 @@ class AssignedSource:
         records = self._consumer.consume(count, timeout=POLL_SECONDS)
         return checked([each for each in records if (error := each.error()) is None or error.code() != refusal])
 
+    def printed(self) -> None:
+        """Nothing to do, because nothing is committed."""
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -86,14 +93,24 @@ class GroupRecordSource:
     def __init__(self, args: argparse.Namespace) -> None:
         group = args.group or f"console-consumer-{time.time_ns() % 100_000}"
         # As in ConsoleConsumer: a consumer without --group commits nothing.
-        self._consumer = library_consumer(
-            args, {"group.id": group, "enable.auto.commit": "true" if args.group else "false"}
-        )
+        settings = {"group.id": group, "enable.auto.commit": "true" if args.group else "false"}
+        self._consumer = library_consumer(args, {**settings, "enable.auto.offset.store": "false"})
+        self._taken: list[Message] = []
         pattern = f"^({args.include})$" if args.include else args.topic
         self._consumer.subscribe([pattern])
 
     def take(self, count: int) -> list[ConsumedRecord]:
-        return checked(self._consumer.consume(count, timeout=POLL_SECONDS))
+        self._taken = self._consumer.consume(count, timeout=POLL_SECONDS)
+        return checked(self._taken)
+
+    def printed(self) -> None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        ends = {(record.topic(), record.partition()): record.offset() + 1 for record in self._taken}
+        if ends:
+            # Of a partition that this member has lost meanwhile, the next owner prints the records again.
+            with suppress(KafkaException):
+                self._consumer.store_offsets(offsets=[TopicPartition(*tp, end) for tp, end in ends.items()])
 
     def close(self) -> None:
         self._consumer.close()
@@ -121,6 +138,9 @@ class ZooKeeperSource:
     def take(self, count: int) -> list[ConsumedRecord]:
         record = self._consumer.poll(POLL_SECONDS) if count else None
         return [] if record is None else [ZooKeeperMessage(record)]
+
+    def printed(self) -> None:
+        """Nothing to do: the consumer counts a record as read when it is asked for the next one, or closed."""
 
     def close(self) -> None:
         self._consumer.close()

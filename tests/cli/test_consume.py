@@ -1,12 +1,17 @@
-"""Records to lines, as the console consumer's formatter prints them."""
+"""Records to lines, as the console consumer's formatter prints them, and the offsets of a group after that."""
 
 from __future__ import annotations
 
+import argparse
+import io
 import json
+import sys
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
+from kafkalite.cli import consume, consume_sources
 from kafkalite.cli.consume import FORMATTER_PROPERTIES, format_record, json_line
 from kafkalite.cli.consume_sources import parse_offset
 from kafkalite.cli.main import UsageError
@@ -91,3 +96,52 @@ def test_offsets(text: str, offset: int) -> None:
 def test_offsets_that_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected a number"):
         parse_offset(text)
+
+
+class FakeConsumer:
+    """Has the records of one poll; remembers the stored offsets."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.records = [Message(error=None, partition=p, offset=o) for p, o in ((0, 7), (1, 3), (0, 8))]
+        self.stored: list[tuple[str, int, int]] = []
+        self.settings = settings
+
+    def subscribe(self, topics: list[str]) -> None: ...
+
+    def consume(self, count: int, timeout: float) -> list[Message]:  # noqa: ARG002
+        taken, self.records = self.records[:count], self.records[count:]
+        return taken
+
+    def store_offsets(self, offsets: list[TopicPartition]) -> None:
+        self.stored += [(each.topic, each.partition, each.offset) for each in offsets]
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("can_print", "stored"), [(True, [("t", 0, 9), ("t", 1, 4)]), (False, [])], ids=["printed", "not printed"]
+)
+def test_a_member_of_a_group_counts_records_as_read_once_they_are_printed(
+    monkeypatch: pytest.MonkeyPatch, can_print: bool, stored: list[tuple[str, int, int]]
+) -> None:
+    consumers: list[FakeConsumer] = []
+
+    def library_consumer(_: argparse.Namespace, settings: dict[str, str]) -> FakeConsumer:
+        consumers.append(FakeConsumer(settings))
+        return consumers[-1]
+
+    def refuse() -> None:
+        assert consumers[0].stored == []
+        if not can_print:
+            raise KeyboardInterrupt
+
+    out = io.BytesIO()
+    monkeypatch.setattr(out, "flush", refuse)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
+    monkeypatch.setattr(consume_sources, "library_consumer", library_consumer)
+    parser = argparse.ArgumentParser()
+    consume.add_parser(parser.add_subparsers())
+    flags = ["consume", "--bootstrap-server", "b:1", "--topic", "t", "--group", "g", "--max-messages", "3"]
+    assert consume.run(parser.parse_args(flags)) == 0
+    assert consumers[0].settings["enable.auto.offset.store"] == "false"
+    assert consumers[0].stored == stored

@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from integration.conftest import ClusterFactory
+from integration.harness.clients import wait_known
 from integration.harness.commands import command, process
 from integration.harness.raw import RawClient, batch
 from integration.harness.wait import wait_for
@@ -152,12 +153,7 @@ class Patient:
         Confluent().create_topic(self.cluster.bootstrap, name, partitions, factor, settings)
         for partition in range(partitions):
             wait_for(partial(self.read, f"/brokers/topics/{name}/partitions/{partition}/state"), name)
-        for broker_id in self.cluster.broker_ids:
-            wait_for(partial(self.knows, broker_id, name), f"broker {broker_id} knows {name}")
-
-    def knows(self, broker_id: int, topic: str) -> bool:
-        """Whether the metadata of that broker have the topic."""
-        return topic in Confluent().topics(self.cluster.address(broker_id))
+        wait_known(Confluent(), self.cluster, name, partitions)
 
 
 @pytest.fixture

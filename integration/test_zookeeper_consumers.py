@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from kazoo.exceptions import NoNodeError
 
 from integration.conftest import ClusterFactory
-from integration.harness.clients import fresh_topic
+from integration.harness.clients import fresh_topic, wait_known
 from integration.harness.java import KAFKA_0_10, TOOL_FLAGS, log4j
 from integration.harness.peers import classpath, java
 from integration.harness.tree import Tree
@@ -273,11 +273,6 @@ def take(consumer: ZooKeeperConsumer, count: int, timeout: float = 30.0) -> list
     return records
 
 
-def know(cluster: LocalCluster, topic: str, partitions: int) -> bool:
-    """Whether every broker knows ``topic`` with that many partitions."""
-    return all(Confluent().topics(cluster.address(broker))[topic] == partitions for broker in cluster.broker_ids)
-
-
 def write(cluster: LocalCluster, topic: str, values: Iterator[int], count: int) -> list[bytes]:
     """Write ``count`` records with different values; returns the values."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
@@ -342,7 +337,7 @@ def test_new_topics_and_partitions_are_found(shared_cluster: LocalCluster) -> No
         wait_for(lambda: len(one.assignment()) == len(two.assignment()) == 1, "each has one")
         Confluent().add_partitions(shared_cluster.bootstrap, topic, PARTITIONS)
         wait_for(lambda: len(one.assignment()) == len(two.assignment()) == 3, "each has three")
-        wait_for(lambda: know(shared_cluster, topic, PARTITIONS), "every broker knows the new partitions")
+        wait_known(Confluent(), shared_cluster, topic, PARTITIONS)
         sent = write(shared_cluster, topic, numbers, 60)
         read = take(one, 30) + take(two, 30)
     assert sorted(r.value or b"" for r in read) == sorted(sent)

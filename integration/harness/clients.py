@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pytest
 
@@ -63,6 +64,16 @@ class ClientAdapter(abc.ABC):
     @abc.abstractmethod
     def set_topic_config(self, bootstrap: str, topic: str, name: str, value: str) -> None:
         """Set one configuration of a topic, leaving the others."""
+
+
+def wait_known(adapter: ClientAdapter, cluster: LocalCluster, topic: str, partitions: int) -> None:
+    """Wait until every broker has ``topic`` with that many partitions in its metadata: a client asks any broker."""
+
+    def is_known(address: str) -> bool:
+        return adapter.topics(address).get(topic) == partitions
+
+    for broker_id in cluster.broker_ids:
+        wait_for(partial(is_known, cluster.address(broker_id)), f"broker {broker_id} knows {partitions} of {topic}")
 
 
 class ClientSuite:

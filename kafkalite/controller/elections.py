@@ -257,12 +257,13 @@ def elect_for_reassignment(
     def plan(state: LeaderAndIsr) -> Plan:
         online = _online(state, brokers)
         target = state.replicas
-        if state.topic_partition in reassigned and not is_in_sync(target, state):
-            return Refused(
-                ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                f"not all target replicas {list(target)} are in the ISR {list(state.isr)}",
-            )
-        if state.topic_partition not in reassigned and (why := loses_records(state, state.assignment, brokers)):
+        if state.topic_partition in reassigned:
+            if not is_in_sync(target, state):
+                return Refused(
+                    ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                    f"not all target replicas {list(target)} are in the ISR {list(state.isr)}",
+                )
+        elif why := loses_records(state, state.assignment, brokers):
             return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
         leader: int | None = state.leader
         if leader not in target or leader not in online:

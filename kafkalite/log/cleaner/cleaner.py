@@ -219,8 +219,8 @@ class _Round:
         job = self._job
         cleaned = self._new_segment(group[0].base_offset)
         self._kept.clear()
-        following = [segment.base_offset for segment in job.segments if segment.base_offset > group[-1].base_offset]
-        self._filter.end = following[0] if following else job.upper_bound
+        later = (segment.base_offset for segment in job.segments if segment.base_offset > group[-1].base_offset)
+        self._filter.end = next(later, job.upper_bound)
         for segment in group:
             self._filter.keep_legacy_tombstones = self._modified_ms(segment) > self._legacy_horizon_ms
             self._clean_into(segment, cleaned)

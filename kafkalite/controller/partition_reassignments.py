@@ -184,7 +184,10 @@ class PartitionReassignments:
             del unneeded[tp]
             if tp in before:
                 back.setdefault(tp.topic, {})[tp.partition] = before[tp]
-        await self._topics.write_assignments(back)
+        if back:
+            await self._topics.write_assignments(back)
+            # Under a new leader epoch, because the replicas may have read the refused assignment in ZooKeeper.
+            await self._step([tp for tp in refused if tp in before])
         for tp, replicas in unneeded.items():
             self._stop(tp, replicas)
         return answers

@@ -157,7 +157,7 @@ class ReplicaMetricsCollector:
         labels = (tp.topic, str(tp.partition))
         log = partition.log
         leads = partition.role is Role.LEADER
-        replicas = len(partition.followers) + 1 if leads else 0
+        replicas = len(partition.state.replicas) if leads else 0
         in_sync = len(partition.isr.committed) if leads else 0
         under = in_sync < replicas
         under_min = leads and in_sync < partition.min_in_sync

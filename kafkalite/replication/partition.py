@@ -160,27 +160,19 @@ class Partition:
         """Lead by ``state``. The caller makes sure that ``state`` is not older than the one applied."""
         is_new = self.role is not _LEADER or state.leader_epoch != self.leader_epoch
         self.state = state
-        followers = {
-            replica: self.followers.get(replica) or FollowerState(replica)
-            for replica in state.replicas
-            if replica != self.broker_id
-        }
-        for replica, follower in followers.items():
-            follower.is_added = replica in state.assignment.adding
         if is_new:
             self.epoch_start_offset = self.log.log_end_offset
             self.log.assign_epoch_start(state.leader_epoch, self.epoch_start_offset)
-            for replica, follower in followers.items():
-                follower.reset(now if replica in state.isr else float("-inf"))
             self.joining.clear()
-        self.followers = followers
         self.role = _LEADER
         self.leader_epoch = state.leader_epoch
         self.all_caught_up = False
-        if is_new or not self.isr.is_pending:
-            self.set_isr(committed(state.isr, state.zk_version))
-        else:
-            self.set_isr(self.isr)
+        is_pending = self.isr.is_pending and not is_new
+        self.set_isr(self.isr if is_pending else committed(state.isr, state.zk_version))
+        for replica, follower in self.followers.items():
+            follower.is_added = replica in state.assignment.adding
+            if is_new:
+                follower.reset(now if replica in state.isr else float("-inf"))
         fetches = self._mark_all() if is_new else []
         advanced = self.advance_high_watermark()
         if advanced is None:
@@ -224,8 +216,18 @@ class Partition:
         return self.advance_high_watermark()
 
     def set_isr(self, isr: IsrState) -> None:
-        """Take over a step of the ISR's state machine."""
+        """Take over a step of the ISR's state machine.
+
+        A member of the ISR counts as a follower even if the assignment does not name it: this broker reads a new
+        assignment in ZooKeeper before the controller takes a replica that is to go out of the ISR.
+        """
         self.isr = isr
+        self.followers = {
+            replica: self.followers.get(replica) or FollowerState(replica)
+            for replica in dict.fromkeys((*self.state.replicas, *isr.maximal))
+            if replica != self.broker_id
+        }
+        self.joining.intersection_update(self.state.replicas)
         self.joining.difference_update(isr.maximal)
         self._choose_high_watermark_followers()
 
@@ -271,7 +273,7 @@ class Partition:
     @property
     def min_in_sync(self) -> int:
         """``min.insync.replicas``, or the number of replicas where that is smaller."""
-        return min(self.log.config.min_insync_replicas, len(self.followers) + 1)
+        return min(self.log.config.min_insync_replicas, len(self.state.replicas))
 
     def append_as_leader(
         self,

@@ -341,6 +341,25 @@ def test_a_replica_that_is_being_removed_does_not_join_a_whole_target(cluster: S
     assert cluster.read().isr == (1, 3), "until 2 is in sync the reassignment goes on, and 3 is of use"
 
 
+# trap: kafkalite/replication/partition.py: The leader reads an assignment without a replica that is in the ISR: the
+# high watermark goes on without it.
+def test_a_member_of_the_isr_counts_that_the_assignment_no_longer_names(cluster: SimCluster) -> None:
+    cluster.network.cut.add((3, 1))
+    read = cluster.states[TP].with_(assignment=PartitionAssignment((1, 2)), mzxid=1 << 60)
+    deferred(cluster[1].manager.apply_states([read]))
+    cluster[1].produce("a", acks=1)
+    cluster.run(5)
+    assert cluster.read().isr == (1, 2, 3)
+    assert cluster[2].values() == ["a"]
+    assert cluster[1].logs.logs[TP].high_watermark == 0, "3 may be elected if the assignment comes back"
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2)
+    assert cluster[1].logs.logs[TP].high_watermark == 1
+    cluster.network.cut.clear()
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2), "what the assignment does not name does not join"
+
+
 # trap: kafkalite/replication/fetch_reader.py: A fetch from the earlier life of a follower tells the leader of records
 # that the follower has lost.
 def test_a_fetch_of_an_earlier_life_is_refused(cluster: SimCluster) -> None:

@@ -135,7 +135,11 @@ class Pipeline:
         """Stop the inputs; check that each has one result and that all offsets are committed. Returns their number."""
         self._inputs.stop()
         inputs = self._inputs.kept
-        self._results.wait_all(inputs, timeout)
+        try:
+            self._results.wait_all(inputs, timeout)
+        except AssertionError as error:
+            reports = [f"{each.task.transactional_id}: {each.said[-3:]}" for each in self.applications if each.alive()]
+            raise AssertionError(f"{error}; last reports of {'; '.join(reports) or 'none: all have ended'}") from None
         ends = {p: max(offset for q, offset in inputs if q == p) + 1 for p in range(PARTITIONS)}
 
         def all_committed() -> bool:

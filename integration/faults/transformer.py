@@ -85,6 +85,9 @@ class Transformer:
                 "transaction.timeout.ms": task.transaction_timeout_ms,
                 "retry.backoff.ms": 50,
                 "linger.ms": 2,
+                # librdkafka waits for ever for a dead group coordinator in send_offsets_to_transaction, until the state
+                # of any connection changes: https://github.com/confluentinc/librdkafka/issues/5511
+                "connections.max.idle.ms": 1000,
             }
         )
         named = {"group.instance.id": task.instance} if task.instance else {}

@@ -153,9 +153,8 @@ def test_a_key_is_never_taken_for_another() -> None:
     assert offsets.get(b"other") == -1
 
 
-@pytest.mark.parametrize("key_size", [1, 16, SHORT_KEY, 31, 200])
-@pytest.mark.parametrize("memory", [100_000, 1_000_000, 5_000_000])
-def test_memory_is_bounded(memory: int, key_size: int) -> None:
+def most_bytes(memory: int, key_size: int) -> int:
+    """The most bytes that this process allocated while a map for ``memory`` bytes was filled."""
     offsets = OffsetMap(memory)
     tracemalloc.start()
     try:
@@ -163,11 +162,22 @@ def test_memory_is_bounded(memory: int, key_size: int) -> None:
             offsets.put(b"%0*d" % (key_size, number), 1 << 40 | number)
             if not offsets.has_room(1):
                 break
-        peak = tracemalloc.get_traced_memory()[1]
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # What is smaller than a few hundred entries does not count.
-    assert peak <= memory + 20_000, f"{peak / max(1, len(offsets)):.0f} bytes a key, {BYTES_PER_KEY} were promised"
+
+
+@pytest.mark.parametrize("key_size", [1, 16, SHORT_KEY, 31, 200])
+@pytest.mark.parametrize("memory", [100_000, 1_000_000, 5_000_000])
+def test_memory_is_bounded(memory: int, key_size: int) -> None:
+    # What is smaller than a few hundred entries does not count. Other threads of the process, those of pytest-xdist for
+    # example, allocate too: what one of three measurements shows is enough for the map.
+    measured = []
+    for _ in range(3):
+        measured.append(most_bytes(memory, key_size))
+        if measured[-1] <= memory + 20_000:
+            return
+    pytest.fail(f"{min(measured):,} bytes for {memory:,} that were promised, {BYTES_PER_KEY} a key")
 
 
 def test_room() -> None:

@@ -14,6 +14,7 @@ from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.produce import decode_produce
 from kafkalite.record.batch import read_header
 from kafkalite.testing.history.events import Acked, Failed, Led, Sent, Unknown
+from kafkalite.testing.simulation.clients.cluster import ClusterClient
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.sender import SenderSettings
 from kafkalite.testing.simulation.workload import CLIENTS
@@ -167,6 +168,30 @@ def test_a_retry_keeps_its_sequence_and_comes_before_what_follows(brokers: Broke
         # Without gaps: every batch begins where another ends.
         assert set(sizes) - {0} == {first + size for first, size in sizes.items()} - {max(sizes) + sizes[max(sizes)]}
     assert sum(len(sequences(brokers, tp)) - len(set(sequences(brokers, tp))) for tp in PARTITIONS) >= 1
+    assert brokers.found() == []
+
+
+def test_news_of_a_leader_with_a_failure_does_not_change_the_order(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata that a failure asks for are there at once: the failed batch goes before the one that waits."""
+    request_update = ClusterClient.request_update
+
+    def at_once(cluster: ClusterClient) -> None:
+        request_update(cluster)
+        cluster.changed()
+
+    monkeypatch.setattr(ClusterClient, "request_update", at_once)
+    brokers.faults.append(once(ApiKey.PRODUCE, refuse_produce(E.NOT_LEADER_OR_FOLLOWER), 3))
+    producer = Producer(
+        brokers.host,
+        settings(
+            idempotent=False, sender=SenderSettings(in_flight=1, batch_records=2, linger=0.0), rate=4000.0, most=2000
+        ),
+    )
+    brokers.start(producer)
+    brokers.run(30)
+    assert producer.acknowledged == 2000
     assert brokers.found() == []
 
 

@@ -3,7 +3,7 @@
 Answers to: ``kafka.cluster.{Partition,Replica}``. Deterministic.
 
 Methods change the state and *return* what that completed; the caller completes it when all state is consistent.
-Invariants: log start <= high watermark <= log end; the ISR is part of the replicas.
+Invariants: log start <= high watermark <= log end; every other replica and every other member of the ISR is a follower.
 """
 
 from __future__ import annotations

@@ -182,9 +182,12 @@ class ReplicaFetcher:
     def _back_off(self) -> None:
         if self._closed or self._retry is not None:
             return
-        delay = min(_FIRST_BACKOFF * (1 << min(self._attempts, 10)), self._config.replica_fetch_backoff_ms / 1000)
+        self._retry = self._clock.call_later(self._pause_after(self._attempts), self._retry_now)
         self._attempts += 1
-        self._retry = self._clock.call_later(delay, self._retry_now)
+
+    def _pause_after(self, attempts: int) -> float:
+        """Seconds until the next attempt: short at first, because a new leader may not know yet that it leads."""
+        return min(_FIRST_BACKOFF * (1 << min(attempts, 10)), self._config.replica_fetch_backoff_ms / 1000)
 
     def _retry_now(self) -> None:
         self._retry = None
@@ -342,13 +345,12 @@ class ReplicaFetcher:
         self._delay(fetch)
 
     def _delay(self, fetch: PartitionFetch) -> None:
-        """Leave the partition out for a while: shortly at first, because the leader may not know yet that it leads."""
+        """Leave the partition out for a while."""
         tp = fetch.partition.topic_partition
-        delay = min(_FIRST_BACKOFF * (1 << min(fetch.attempts, 10)), self._config.replica_fetch_backoff_ms / 1000)
+        self.session.drop(tp)
+        self._clock.call_later(self._pause_after(fetch.attempts), self._resume, tp, fetch)
         fetch.attempts += 1
         fetch.delayed = True
-        self.session.drop(tp)
-        self._clock.call_later(delay, self._resume, tp, fetch)
 
     def _resume(self, tp: TopicPartition, fetch: PartitionFetch) -> None:
         fetch.delayed = False

@@ -185,6 +185,9 @@ class RoleApplier:
             outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
             return False
         if partition is None:
+            if self._was_removed(state):
+                outcomes[tp] = ErrorCode.FENCED_LEADER_EPOCH
+                return False
             # A replica that is being removed is stopped, and its log deleted, before the assignment no longer names it.
             return from_controller or self._replicas.broker_id not in state.assignment.removing
         if partition.role is Role.OFFLINE:
@@ -197,6 +200,21 @@ class RoleApplier:
                 return False
             return True
         return self._is_newer(partition, state, outcomes, from_controller)
+
+    def _was_removed(self, state: LeaderAndIsr) -> bool:
+        """Whether this broker has read a later state of the partition, without a replica here.
+
+        A request of the controller may arrive after that, for example where the network held it. The replica that it
+        began would follow for ever, because nothing about the partition changes any more.
+        """
+        known = self._replicas.metadata.state(state.topic_partition)
+        return (
+            known is not None
+            and known.topic_id == state.topic_id
+            and known.order > state.order
+            and bool(known.replicas)
+            and self._replicas.broker_id not in known.replicas
+        )
 
     def _started_uncleanly_since(self, state: LeaderAndIsr) -> bool:
         """Whether the controller elected an earlier life of this broker, one that may have had more records.

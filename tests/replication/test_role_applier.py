@@ -238,6 +238,24 @@ def test_a_replica_on_its_way_out_does_not_come_back(cluster: SimCluster) -> Non
     assert TP in cluster[1].manager.partitions
 
 
+# trap: kafkalite/replication/role_applier.py: The controller's request for a replica arrives after the broker has read
+# that the replica was removed: it follows for ever.
+@pytest.mark.parametrize(
+    ("known", "epoch", "hosted"),
+    [((2, 3), 3, False), ((2, 3), 1, True), ((1, 2, 3), 3, True)],
+    ids=["removed since", "removed before", "not removed"],
+)
+def test_a_late_request_does_not_bring_a_removed_replica_back(
+    cluster: SimCluster, known: tuple[int, ...], epoch: int, hosted: bool
+) -> None:
+    cluster.stop(1, StopReplicaPartitionState(TP, 1, True, TOPIC_ID))
+    state = cluster.states[TP].with_(leader=2, leader_epoch=2, isr=(2, 3))
+    cluster[1].metadata.apply([state.with_(leader_epoch=epoch, assignment=PartitionAssignment(known))])
+    answer = request(cluster, state)
+    assert answer.partitions == ((TP, ErrorCode.NONE if hosted else ErrorCode.FENCED_LEADER_EPOCH),)
+    assert (TP in cluster[1].manager.partitions) is hosted
+
+
 # trap: kafkalite/replication/role_applier.py: A broker reads the state that completes a reassignment, and the topic's
 # znode as it was before: the leader lets the removed replica join the ISR again.
 @pytest.mark.parametrize(

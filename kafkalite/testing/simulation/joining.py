@@ -22,7 +22,9 @@ from kafkalite.testing.simulation.topology import Topology
 def checked_joining(cluster: SimCluster, topology: Topology, tell: Callable[[str], object]) -> Iterator[None]:
     """Inside the context every follower that a leader adds to an ISR is checked; ``tell`` gets each violation.
 
-    A log that was lost by a power failure counts once the leader knows the new registration of its broker.
+    A log that was lost by a power failure counts once the leader knows the new registration of its broker. A leader of
+    an epoch that is over in ZooKeeper (it was paused, say, and answers the requests that came meanwhile) adds no
+    follower, because ZooKeeper refuses the write.
     """
     set_isr = Partition.set_isr
 
@@ -40,7 +42,9 @@ def checked_joining(cluster: SimCluster, topology: Topology, tell: Callable[[str
         return held.log.log_end_offset if held is not None and is_held else None
 
     def checked(self: Partition, isr: IsrState) -> None:
-        joining = set(isr.proposed) - set(isr.committed)
+        state = topology.state(self.topic_partition)
+        is_over = state is not None and state.leader_epoch > self.leader_epoch
+        joining = set() if is_over else set(isr.proposed) - set(isr.committed)
         needed = max(self.epoch_start_offset, self.log.high_watermark) if joining else 0
         for replica in sorted(joining):
             known, present = self.followers[replica].log_end_offset, end_of_present_log(self, replica)

@@ -30,22 +30,24 @@ class Log:
 
 
 @pytest.mark.parametrize(
-    ("fetched", "has", "known_epoch", "told"),
+    ("fetched", "has", "known_epoch", "written", "told"),
     [
-        pytest.param(10, 10, 5, "", id="has all"),
-        pytest.param(7, 10, 5, "fetched up to 7", id="above the high watermark, below the epoch's start"),
-        pytest.param(10, 4, 5, "has a log that ends at 4", id="a fetch of its earlier life"),
-        pytest.param(10, 4, 2, "", id="the leader cannot know yet that it started again"),
+        pytest.param(10, 10, 5, 3, "", id="has all"),
+        pytest.param(7, 10, 5, 3, "fetched up to 7", id="above the high watermark, below the epoch's start"),
+        pytest.param(10, 4, 5, 3, "has a log that ends at 4", id="a fetch of its earlier life"),
+        pytest.param(10, 4, 2, 3, "", id="the leader cannot know yet that it started again"),
+        pytest.param(10, 4, 5, 4, "", id="the leader was paused, and the follower truncates to another"),
     ],
 )
-def test_a_follower_that_joins(fetched: int, has: int, known_epoch: int, told: str) -> None:
+def test_a_follower_that_joins(fetched: int, has: int, known_epoch: int, written: int, told: str) -> None:
     follower = SimpleNamespace(log=SimpleNamespace(log_end_offset=has), state=STATE)
     metadata = SimpleNamespace(broker=lambda _: SimpleNamespace(epoch=known_epoch))
     brokers = {
         1: SimpleNamespace(services=SimpleNamespace(metadata=metadata)),
         2: SimpleNamespace(is_alive=True, zk=SimpleNamespace(session=8), last_partition=lambda _: follower),
     }
-    cluster, topology = SimpleNamespace(brokers=brokers), SimpleNamespace(registration=_registration)
+    cluster = SimpleNamespace(brokers=brokers)
+    topology = SimpleNamespace(registration=_registration, state=lambda _: STATE.with_(leader_epoch=written))
     found: list[str] = []
     with checked_joining(cast("SimCluster", cluster), cast("Topology", topology), found.append):
         partition = Partition(STATE, 1, cast("Any", Log()), lambda _: True, BrokerTopicMetrics())

@@ -42,9 +42,10 @@ def checked_joining(cluster: SimCluster, topology: Topology, tell: Callable[[str
         return held.log.log_end_offset if held is not None and is_held else None
 
     def checked(self: Partition, isr: IsrState) -> None:
-        state = topology.state(self.topic_partition)
-        is_over = state is not None and state.leader_epoch > self.leader_epoch
-        joining = set() if is_over else set(isr.proposed) - set(isr.committed)
+        joining = set(isr.proposed) - set(isr.committed)
+        state = topology.state(self.topic_partition) if joining else None
+        if state is not None and state.leader_epoch > self.leader_epoch:
+            joining.clear()
         needed = max(self.epoch_start_offset, self.log.high_watermark) if joining else 0
         for replica in sorted(joining):
             known, present = self.followers[replica].log_end_offset, end_of_present_log(self, replica)

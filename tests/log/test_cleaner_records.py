@@ -170,7 +170,7 @@ def most_bytes(memory: int, key_size: int) -> int:
 @pytest.mark.parametrize("key_size", [1, 16, SHORT_KEY, 31, 200])
 @pytest.mark.parametrize("memory", [100_000, 1_000_000, 5_000_000])
 def test_memory_is_bounded(memory: int, key_size: int) -> None:
-    # The map takes the same in each measurement; other threads of the process, such as those of pytest-xdist, add to some.
+    # The map takes the same each time; other threads of the process, such as those of pytest-xdist, add to some.
     peak = min(most_bytes(memory, key_size) for _ in range(3))
     # What is smaller than a few hundred entries does not count.
     assert peak <= memory + 20_000, f"{peak:,} bytes for {memory:,} that were promised, {BYTES_PER_KEY} a key"

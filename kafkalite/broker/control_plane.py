@@ -124,7 +124,8 @@ class ControlPlane:
             )  # fmt: skip
 
     def _update_metadata(self, request: UpdateMetadataRequest) -> ControlResponse:
-        self._metadata.update_brokers({broker.id: self._with_epochs(broker) for broker in request.brokers})
+        live = {broker.id: self._with_epochs(broker) for broker in request.brokers}
+        self._metadata.update_brokers(live, request.brokers_version)
         news = {state.topic for state in self._metadata.apply(request.states)}
         if news:
             self._on_metadata(sorted(news))

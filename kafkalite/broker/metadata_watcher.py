@@ -209,10 +209,9 @@ class MetadataWatcher:
         return [topic for topic in topics if topic in self._assignments], states
 
     async def _read_brokers(self) -> None:
-        live = await self._brokers.live(self._on_brokers)
-        changed = self._cache.update_brokers(live)
+        changed = self._cache.update_brokers(*await self._brokers.live(self._on_brokers))
         if changed:
-            log.info("live brokers are now %s (changed: %s)", sorted(live), sorted(changed))
+            log.info("live brokers are now %s (changed: %s)", sorted(self._cache.brokers), sorted(changed))
 
     async def _read_names(self) -> set[str]:
         """Notes which topics there are; returns the assignment znodes of new ones."""

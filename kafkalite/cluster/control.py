@@ -33,6 +33,7 @@ class UpdateMetadataRequest:
     """Metadata for the answers to clients.
 
     The state of partition 0 with leader ``LEADER_DURING_DELETE`` says that the topic with its id is being deleted.
+    ``brokers_version`` is that of ``MetadataCache.update_brokers``; a controller of Kafka sends none.
     """
 
     controller_id: int
@@ -40,6 +41,7 @@ class UpdateMetadataRequest:
     broker_epoch: int
     states: tuple[LeaderAndIsr, ...]
     brokers: tuple[Broker, ...]
+    brokers_version: int = -1
 
 
 @dataclass(frozen=True, slots=True)

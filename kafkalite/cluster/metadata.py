@@ -3,7 +3,8 @@
 Answers to: ``kafka.server.metadata.ZkMetadataCache``. Pure.
 
 Two writers feed one cache: the controller's requests and the broker's own reads of ZooKeeper. Either may bring
-older news than the other, so a state replaces only an older state of the same topic id. A topic that is deleted and
+older news than the other, so a state replaces only an older state of the same topic id, and a list of live brokers
+only an older list. A topic that is deleted and
 created again has a new id, and later news of the old id is ignored.
 """
 
@@ -35,6 +36,7 @@ class MetadataCache:
         self._departed: dict[int, tuple[Broker, float]] = {}
         self.on_brokers: list[Callable[[], None]] = []
         self.brokers: dict[int, Broker] = {}
+        self._brokers_version = -1
         self.controller_id = -1
         self.topics: dict[str, dict[int, LeaderAndIsr]] = {}
         self.version = 0
@@ -45,8 +47,15 @@ class MetadataCache:
 
     # Brokers
 
-    def update_brokers(self, brokers: Mapping[int, Broker]) -> set[int]:
-        """Replace the set of live brokers; returns the ids that came, went or changed."""
+    def update_brokers(self, brokers: Mapping[int, Broker], version: int = -1) -> set[int]:
+        """Replace the live brokers; returns the ids that came, went or changed.
+
+        ``version`` is that of ``BrokerStore.live``: a list that is older than the known one changes nothing. A list
+        without a version (-1), as a controller of Kafka sends it, always counts.
+        """
+        if 0 <= version < self._brokers_version:
+            return set()
+        self._brokers_version = max(version, self._brokers_version)
         old = self.brokers
         changed = {
             broker_id for broker_id in old.keys() | brokers.keys() if old.get(broker_id) != brokers.get(broker_id)

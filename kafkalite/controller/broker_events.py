@@ -39,7 +39,7 @@ class BrokerEvents:
         """
         active = self._active
         context = active.context
-        live = await active.stores.brokers.live(active.watch(BrokerChange()))
+        live, context.brokers_version = await active.stores.brokers.live(active.watch(BrokerChange()))
         active.check()
         known = dict(context.brokers)
         came = {broker_id for broker_id in live if broker_id not in known}

@@ -40,7 +40,8 @@ class ControllerContext:
     ``brokers`` are registered, those in ``shutting_down`` (with the broker epoch in which each asked to stop) among
     them. ``offline_dirs`` are the replicas, by broker, whose log directory failed. ``leaderless`` are the
     partitions that are NEW or OFFLINE: elections are tried again when a broker comes. ``deleting`` are the topics that
-    are being deleted, each with the reason why its deletion has to wait, empty if it need not.
+    are being deleted, each with the reason why its deletion has to wait, empty if it need not. ``brokers_version`` is
+    that of ``BrokerStore.live``.
     """
 
     brokers: dict[int, Broker] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class ControllerContext:
     leaderless: set[TopicPartition] = field(default_factory=set)
     reassigning: set[TopicPartition] = field(default_factory=set)
     deleting: dict[str, str] = field(default_factory=dict)
+    brokers_version: int = -1
     _by_broker: dict[int, set[TopicPartition]] = field(default_factory=dict)
 
     # Brokers

@@ -92,7 +92,8 @@ class ControllerEventProcessor:
         # Remove the stale notifications: the states that they announce are read below.
         await active.commit_each([Delete(f"{ISR_CHANGES}/{name}") for name in stale_isr])
         await active.commit_each([Delete(f"{LOG_DIR_EVENTS}/{name}") for name in stale_dirs])
-        context.brokers.update(await stores.brokers.live(active.watch(events.BrokerChange())))
+        live, context.brokers_version = await stores.brokers.live(active.watch(events.BrokerChange()))
+        context.brokers.update(live)
         for broker_id, epoch in shutting_down.items():
             if context.broker_epoch(broker_id) != epoch:
                 del context.shutting_down[broker_id]

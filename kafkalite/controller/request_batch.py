@@ -89,6 +89,7 @@ class ControllerBrokerRequestBatch:
         context = self._context
         requests: list[tuple[Broker, ControlRequest]] = []
         alive = tuple(context.brokers[broker_id] for broker_id in sorted(context.brokers))
+        version = context.brokers_version
         fence = (self._controller_id, self._controller_epoch)
         changed = tuple(self._metadata.values())
         full: tuple[LeaderAndIsr, ...] | None = None
@@ -100,9 +101,9 @@ class ControllerBrokerRequestBatch:
                 if full is None:
                     gone = tuple(s for s in changed if s.leader == LEADER_DURING_DELETE)
                     full = tuple(s for s in context.states.values() if s.topic not in context.deleting) + gone
-                requests.append((broker, UpdateMetadataRequest(*fence, broker.epoch, full, alive)))
+                requests.append((broker, UpdateMetadataRequest(*fence, broker.epoch, full, alive, version)))
             elif broker.id in self._metadata_to:
-                requests.append((broker, UpdateMetadataRequest(*fence, broker.epoch, changed, alive)))
+                requests.append((broker, UpdateMetadataRequest(*fence, broker.epoch, changed, alive, version)))
             stops = self._stops.get(broker.id)
             if stops:
                 requests.append((broker, StopReplicaRequest(*fence, broker.epoch, tuple(stops.values()))))

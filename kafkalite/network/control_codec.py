@@ -9,7 +9,8 @@ Brokers of kafkalite tell each other more than Kafka's fields hold. The rest tra
 - ``PartitionExtras`` of LeaderAndIsr and UpdateMetadata: for each partition state, in their order, as 64-bit numbers:
   mzxid; how many unclean start epochs, adding and removing replicas follow; broker and epoch of each unclean start
   epoch; the adding replicas; the removing replicas.
-- ``BrokerEpochs`` of UpdateMetadata: for each live broker, in their order, broker epoch and unclean start epoch.
+- ``BrokerEpochs`` of UpdateMetadata: for each live broker, in their order, broker epoch and unclean start epoch;
+- ``BrokersVersion`` of UpdateMetadata: how old the list of live brokers is.
 - ``TopicIds`` of StopReplica: the id of each topic, in their order.
 
 Each of these is one field of the whole request and not one of each partition, because the codec library copies the
@@ -143,7 +144,7 @@ def _update_metadata(request: UpdateMetadataRequest, version: int) -> bytes:
             )
         parts += (write_string(broker.rack, True), _NO_TAGS)
     epochs = _numbers([n for broker in request.brokers for n in (broker.epoch, broker.unclean_start_epoch)])
-    parts.append(_tagged(_partition_extras(topics.values()), epochs))
+    parts.append(_tagged(_partition_extras(topics.values()), epochs, _numbers([request.brokers_version])))
     return b"".join(parts)
 
 
@@ -302,8 +303,16 @@ def read_update_metadata(request: messages.UpdateMetadataRequest, version: int) 
         epoch, unclean_start_epoch = epochs.take(2, -1)
         brokers.append(Broker(broker.id, _endpoints(broker, version), broker.rack, epoch, unclean_start_epoch))
     epochs.check()
+    versions = _Extras(request.brokers_version)
+    [brokers_version] = versions.take(1, -1)
+    versions.check()
     return UpdateMetadataRequest(
-        request.controller_id, request.controller_epoch, request.broker_epoch, tuple(states), tuple(brokers)
+        request.controller_id,
+        request.controller_epoch,
+        request.broker_epoch,
+        tuple(states),
+        tuple(brokers),
+        brokers_version,
     )
 
 

@@ -244,6 +244,17 @@ def test_a_controller_that_names_no_broker_epochs_takes_none_away() -> None:
     assert plane.metadata.brokers == {2: replace(known, endpoints=moved.endpoints), 3: Broker(3, ())}
 
 
+def test_a_request_that_the_controller_sent_earlier_takes_no_broker_away() -> None:
+    plane = Plane()
+    live = {broker_id: Broker(broker_id, (), epoch=broker_id) for broker_id in (1, 2, 3)}
+    plane.metadata.update_brokers(live, 4)
+    plane.handle(UpdateMetadataRequest(9, 3, OURS, (STATE,), (live[1], live[2]), 3))
+    assert plane.metadata.brokers == live
+    assert plane.metadata.state(STATE.topic_partition) == STATE, "the states of the request count"
+    plane.handle(UpdateMetadataRequest(9, 3, OURS, (), (live[1], live[3]), 5))
+    assert sorted(plane.metadata.brokers) == [1, 3]
+
+
 def test_a_broker_with_the_control_plane_of_before_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     plane = Plane()
     plane.metadata.on_brokers.append(plane.plane.brokers_changed)

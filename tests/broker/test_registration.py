@@ -46,9 +46,9 @@ class RegistrationFixture:
         return self.zookeeper.tree.node("/brokers/ids/1").stat().ephemeral_owner
 
     def live(self) -> Broker:
-        found: list[dict[int, Broker]] = []
+        found: list[tuple[dict[int, Broker], int]] = []
         deferred(BrokerStore(self.client, self.clock).live()).addCallback(found.append)
-        return found[0][1]
+        return found[0][0][1]
 
 
 # trap: kafkalite/broker/registration.py: A new session needs a new broker epoch: the broker registers again in each

@@ -116,6 +116,17 @@ def test_brokers_and_controller() -> None:
     assert cache.set_controller(2) and not cache.set_controller(2)
 
 
+def test_an_older_list_of_brokers_changes_nothing() -> None:
+    cache = MetadataCache()
+    one, two = Broker(1, ()), Broker(2, ())
+    cache.update_brokers({1: one, 2: two}, 7)
+    assert cache.update_brokers({1: one}, 6) == set()
+    assert cache.brokers == {1: one, 2: two}
+    assert cache.update_brokers({1: one}, 8) == {2}
+    assert cache.update_brokers({}) == {1}, "a list without a version counts"
+    assert cache.update_brokers({2: two}, 7) == set(), "and leaves the known version as it is"
+
+
 def test_brokers_that_went_are_remembered_for_a_while() -> None:
     now = [10.0]
     cache = MetadataCache(lambda: now[0])

@@ -289,7 +289,7 @@ def test_a_refusal_is_not_of_yesterday() -> None:
     assert fixture.state("t-0") == "leader 1 epoch 3 isr 2,1 by 1"
     fixture.leader_writes("t-0", [1], notify=False)
     fixture.leader_writes("t-0", [1, 2], notify=False)
-    broker = run(fixture.controllers[3]._stores.brokers.live())[1]
+    broker = run(fixture.controllers[3]._stores.brokers.live())[0][1]
     assert run(controller.controlled_shutdown(ControlledShutdownRequest(1, broker.epoch))).partitions == ()
     assert fixture.state("t-0") == "leader 2 epoch 4 isr 1,2 by 1"
 
@@ -352,7 +352,7 @@ def test_controlled_shutdown() -> None:
     fixture.topic("t", {0: [2, 3], 1: [3, 2], 2: [2], 3: [2, 3], 4: [2, 3, 1]})
     fixture.leader_writes("t-3", [2])
     fixture.take()
-    broker = run(fixture.controllers[1]._stores.brokers.live())[2]
+    broker = run(fixture.controllers[1]._stores.brokers.live())[0][2]
     stale = run(controller.controlled_shutdown(ControlledShutdownRequest(2, broker.epoch - 1)))
     assert stale.error is ErrorCode.STALE_BROKER_EPOCH
     response = run(controller.controlled_shutdown(ControlledShutdownRequest(2, broker.epoch)))

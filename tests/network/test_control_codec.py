@@ -92,8 +92,8 @@ def test_states_arrive_with_all_that_kafkas_fields_lack(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", VERSIONS)
 def test_metadata_arrive_with_all_that_kafkas_fields_lack(protocol: str) -> None:
     gone = LeaderAndIsr("gone", 0, uuid.UUID(int=99), LEADER_DURING_DELETE)
-    request = UpdateMetadataRequest(*HEAD, (*STATES, gone), BROKERS)
-    assert sent(request, protocol) == UpdateMetadataRequest(*HEAD, (*by_topic_id(STATES), gone), BROKERS)
+    request = UpdateMetadataRequest(*HEAD, (*STATES, gone), BROKERS, 12)
+    assert sent(request, protocol) == UpdateMetadataRequest(*HEAD, (*by_topic_id(STATES), gone), BROKERS, 12)
 
 
 @pytest.mark.parametrize("protocol", VERSIONS)

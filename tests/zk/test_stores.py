@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,10 +91,26 @@ def test_generated_ids_are_unique_and_above_the_reserved(fixture: StoresFixture)
 def test_registration_is_live_until_unregistered(fixture: StoresFixture) -> None:
     store = BrokerStore(fixture.client, fixture.clock)
     epoch, _ = run(store.register(broker()))
-    live = run(store.live())
+    live, version = run(store.live())
     assert live == {1: Broker(1, broker().endpoints, "r1", epoch, epoch)}
     run(store.unregister())
-    assert run(store.live()) == {}
+    assert run(store.live()) == ({}, version + 1)
+
+
+def test_a_list_of_brokers_is_at_least_as_new_as_its_version_says(fixture: StoresFixture) -> None:
+    store = BrokerStore(fixture.client, fixture.clock)
+    run(store.register(broker()))
+    _, before = run(store.live())
+    other = BrokerStore(fixture.server.client(), fixture.clock)
+
+    def register(name: str, path: str) -> None:
+        if (name, path) == ("get_children", "/brokers/ids"):
+            fixture.client.before = None
+            run(other.register(replace(broker(), id=2)))
+
+    fixture.client.before = register
+    live, version = run(store.live())
+    assert (sorted(live), version) == ([1, 2], before), "the broker that came meanwhile is in the list"
 
 
 def test_registering_again_in_the_same_session_keeps_the_epoch(fixture: StoresFixture) -> None:
@@ -112,7 +129,7 @@ def test_a_dead_incarnation_is_waited_for(fixture: StoresFixture) -> None:
     fixture.clock.advance(9)
     assert got == []
     fixture.server.expire(old.session)
-    assert got == [(run(store.live())[1].epoch, fixture.client.session)]
+    assert got == [(run(store.live())[0][1].epoch, fixture.client.session)]
 
 
 def test_a_live_owner_of_the_id_is_refused_by_name(fixture: StoresFixture) -> None:

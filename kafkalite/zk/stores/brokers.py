@@ -110,8 +110,13 @@ class BrokerStore:
         data = brokers.encode_broker(broker, self._clock.time_ms(), jmx_port)
         await self._client.set(brokers.broker_path(broker.id), data, session=self._client.session)
 
-    async def live(self, watch: Watch | None = None) -> dict[int, Broker]:
-        """The live brokers by id, each with its epoch; ``watch`` sees the next broker that comes, goes or changes."""
+    async def live(self, watch: Watch | None = None) -> tuple[dict[int, Broker], int]:
+        """The live brokers by id, each with its epoch; ``watch`` sees the next broker that comes, goes or changes.
+
+        The second value orders such lists: it grows with each broker that comes or goes, and the list is at least as
+        new as it says.
+        """
+        container = await self._client.exists(brokers.IDS)
         names = await children_of_ensured(self._client, brokers.IDS, watch)
         ids = sorted(int(name) for name in names if name.isdigit())
         found = await gather(read(self._client, brokers.broker_path(broker_id), watch) for broker_id in ids)
@@ -123,7 +128,7 @@ class BrokerStore:
                 live[broker_id] = brokers.decode_broker(broker_id, entry[0], entry[1].czxid)
             except MalformedZnodeError as error:
                 log.warning("ignored: %s", error)
-        return live
+        return live, 0 if container is None else container.children_version
 
     async def unregister(self) -> None:
         """Remove the registration that :meth:`register` made, if it still exists."""

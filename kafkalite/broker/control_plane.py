@@ -6,7 +6,7 @@ Answers to: ``kafka.server.KafkaApis`` (``handleLeaderAndIsrRequest`` and its li
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -49,7 +49,7 @@ class ControlPlane:
         metadata: MetadataCache,
         replicas: ReplicaManager,
         controller: Controller,
-        on_metadata: Callable[[Iterable[str]], None],
+        on_metadata: Callable[[Sequence[str]], None],
         broker_epoch: BrokerEpoch,
         now: Callable[[], float],
         on_request: Callable[[], object],

@@ -116,6 +116,14 @@ class MetadataWatcher:
         """A request of the controller arrived, so that states need not be read at once."""
         self._calm_at = self._clock.monotonic() + CALM
 
+    def controller_named(self, topics: Iterable[str]) -> None:
+        """A request of the controller changed what the cache knows of ``topics``.
+
+        One that was not listed is new, or is gone already and the network held the request back: list them again.
+        """
+        if any(topic not in self._assignments for topic in topics):
+            self._invalidate(topic_znodes.TOPICS)
+
     def close(self) -> None:
         """Read nothing more."""
         self._closed = True

@@ -6,7 +6,7 @@ Answers to: ``kafka.server.KafkaServer``. Reactor shell.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from kafkalite.admin.config_admin import ConfigAdmin
@@ -368,7 +368,7 @@ class BrokerServer:
             self._metadata,
             self._replicas,
             self._controller,
-            self._topics.metadata_changed,
+            self._metadata_changed,
             self._broker_epoch,
             self._clock.monotonic,
             self._watcher.controller_spoke,
@@ -451,6 +451,10 @@ class BrokerServer:
         entities.follow(IPS, self._server.quotas.update_ip)
 
     # How parts reach one another
+
+    def _metadata_changed(self, topics: Sequence[str]) -> None:
+        self._topics.metadata_changed(topics)
+        self._watcher.controller_named(topics)
 
     def _configuration_changed(self, names: frozenset[str]) -> None:
         values = self._config.dynamic

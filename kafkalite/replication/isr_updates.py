@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.events import EventKind, EventRecorder, ignore_event
-from kafkalite.common.tasks import Future, gather, spawn
+from kafkalite.common.tasks import Future, gather, sleep, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.log import Log
 from kafkalite.replication.broker_epoch import BrokerEpoch
@@ -35,7 +35,7 @@ from kafkalite.replication.partition import FollowerState, Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
 from kafkalite.replication.replication_config import ReplicationConfig
 from kafkalite.zk.stores.topics import IsrStore
-from kafkalite.zk.zk_client import BadVersionError, NoNodeError, SessionExpiredError, ZkError
+from kafkalite.zk.zk_client import BadVersionError, ConnectionLostError, NoNodeError, SessionExpiredError, ZkError
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,9 @@ class IsrUpdates:
         self._recheck: Timer | None = None
         self._notify: Timer | None = None
         self._lag_check: Timer | None = None
-        self._writes: dict[Future[None], None] = {}
+        self._writes: dict[Future[None], TopicPartition] = {}
+        self._lost: set[TopicPartition] = set()
+        """Whose writes of this session may still take effect, because the connection was lost before their answer."""
         self._closed = False
 
     def start(self) -> None:
@@ -98,6 +100,23 @@ class IsrUpdates:
     async def written(self) -> None:
         """Wait until no write is outstanding."""
         await gather(list(self._writes))
+
+    async def settled(self, tp: TopicPartition) -> None:
+        """Wait until no write of a stopped partition can take effect any more.
+
+        Only then may its topic be deleted. The znodes of a new topic with the same name have the same versions, so that
+        ZooKeeper would take a late write for the former topic.
+        """
+        await gather([over for over, written in self._writes.items() if written == tp])
+        while tp in self._lost and not self._closed:
+            try:
+                # ZooKeeper decides on it after every write that this session sent on an earlier connection.
+                await self._isr.catch_up()
+            except ZkError as error:
+                log.info("%s: an ISR change may still take effect: %s", tp, error)
+                await sleep(self._clock, _REREAD_SECONDS)
+            else:
+                self._lost.discard(tp)
 
     # Session
 
@@ -120,6 +139,7 @@ class IsrUpdates:
         """The session is over: this broker leads nothing any more, and its earlier changes no longer count."""
         self.connected = False
         self._unknown.clear()
+        self._lost.clear()
         self._candidates.clear()
         self._changed.clear()
 
@@ -281,9 +301,12 @@ class IsrUpdates:
 
     async def _update(self, state: LeaderAndIsr) -> LeaderAndIsr:
         over: Future[None] = Future()
-        self._writes[over] = None
+        self._writes[over] = state.topic_partition
         try:
             return await self._isr.update(state, self._broker_epoch.session)
+        except ConnectionLostError:
+            self._lost.add(state.topic_partition)
+            raise
         finally:
             del self._writes[over]
             over.callback(None)

@@ -127,7 +127,7 @@ class ReplicaManager:
             self.traces,
             record,
         )
-        self._stopping = ReplicaStopper(self.replicas, logs, self.fetchers, broker_epoch)
+        self._stopping = ReplicaStopper(self.replicas, logs, self.fetchers, broker_epoch, self._isr.settled)
         self._roles = RoleApplier(
             self.replicas,
             logs,

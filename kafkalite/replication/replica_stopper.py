@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from kafkalite.cluster.control import (
     EPOCH_DURING_DELETE,
@@ -29,15 +29,24 @@ log = logging.getLogger(__name__)
 
 
 class ReplicaStopper:
-    """Stops replicas, and deletes their logs if the controller or a new topic id says so."""
+    """Stops replicas, and deletes their logs if the controller or a new topic id says so.
+
+    ``isr_settled`` waits until no ISR change that this broker wrote for a stopped partition can take effect any more.
+    """
 
     def __init__(
-        self, replicas: PartitionTable, logs: LogManager, fetchers: ReplicaFetcherManager, broker_epoch: BrokerEpoch
+        self,
+        replicas: PartitionTable,
+        logs: LogManager,
+        fetchers: ReplicaFetcherManager,
+        broker_epoch: BrokerEpoch,
+        isr_settled: Callable[[TopicPartition], Awaitable[None]],
     ) -> None:
         self._replicas = replicas
         self._logs = logs
         self._fetchers = fetchers
         self._broker_epoch = broker_epoch
+        self._isr_settled = isr_settled
 
     async def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
         """The controller's request to stop, and perhaps to delete, replicas."""
@@ -47,6 +56,8 @@ class ReplicaStopper:
         for stop in request.partitions:
             try:
                 outcome = await self._stop_one(stop)
+                if stop.delete:
+                    await self._isr_settled(stop.topic_partition)
             except LogDirFailure as failure:
                 self._logs.handle_failure(failure.log_dir)
                 outcome = ErrorCode.KAFKA_STORAGE_ERROR

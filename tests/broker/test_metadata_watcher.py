@@ -321,6 +321,21 @@ def test_a_topic_that_is_newer_than_the_listing_is_kept(
     assert fixture.leader() == 2
 
 
+# trap: kafkalite/broker/metadata_watcher.py: The network holds a request of the controller back until its topic is
+# gone: the broker lists the topics again.
+def test_a_request_about_a_topic_that_is_gone_leaves_nothing(fixture: MetadataWatcherFixture) -> None:
+    fixture.topic(FIRST, 1)
+    fixture.state(1, 0, 1)
+    deferred(fixture.watcher.start())
+    held = LeaderAndIsr("late", 0, SECOND, 1, 0, (1,), 1)
+    fixture.cache.apply([held])
+    fixture.watcher.controller_named(["late", "t"])
+    fixture.clock.advance(PACE)
+    assert sorted(fixture.cache.topics) == ["t"]
+    assert fixture.sink.deleted == {"late": SECOND}
+    assert fixture.cache.apply([held]) == [], "the same request once more"
+
+
 # trap: kafkalite/broker/metadata_watcher.py: A lost connection drops every one-shot watch and reports each of them: the
 # broker reads everything again in one paced pass.
 def test_changes_during_a_lost_connection_are_read_afterwards(fixture: MetadataWatcherFixture) -> None:

@@ -58,12 +58,8 @@ class TopicStore:
         return sorted(name for name in names if name not in wrong)
 
     async def catch_up(self) -> None:
-        """Return when reads of this session see all writes that any session made before the call.
-
-        A transaction is ZooKeeper's leader's to decide, and the session's server answers it once it has applied what
-        came before (as ``sync`` does).
-        """
-        await self._client.multi([Check(topics.TOPICS, _ANY_VERSION)])
+        """Return when reads of this session see all writes that any session made before the call."""
+        await _catch_up(self._client)
 
     async def assignment(self, topic: str, watch: Watch | None = None) -> tuple[TopicAssignment, int] | None:
         """Assignment and znode version, or ``None`` where there is no such topic (``watch`` is then not set).
@@ -207,6 +203,10 @@ class IsrStore:
         found = await read(self._client, topics.state_path(tp))
         return None if found is None else topics.decode_state(tp, *found, state.topic_id, state.assignment)
 
+    async def catch_up(self) -> None:
+        """Return when every write that this session sent before took effect or never will. Raises ``ZkError``."""
+        await _catch_up(self._client)
+
     async def notify(self, partitions: Iterable[TopicPartition], session: int | None = None) -> None:
         """Notify the controller of partitions whose ISR changed."""
         listed = list(partitions)
@@ -220,3 +220,9 @@ class IsrStore:
             return True
         current = topics.decode_topic(state.topic, found[0]).topic_id
         return current is not None and current != state.topic_id
+
+
+async def _catch_up(client: ZkClient) -> None:
+    # A transaction is ZooKeeper's leader's to decide, and the session's server answers it once it has applied what came
+    # before (as `sync` does).
+    await client.multi([Check(topics.TOPICS, _ANY_VERSION)])

@@ -4,8 +4,7 @@ Answers to: ``kafka.server.metadata.ZkMetadataCache``. Pure.
 
 Two writers feed one cache: the controller's requests and the broker's own reads of ZooKeeper. Either may bring
 older news than the other, so a state replaces only an older state of the same topic id, and a list of live brokers
-only an older list. A topic that is deleted and
-created again has a new id, and later news of the old id is ignored.
+only an older list. A topic that is deleted and created again has a new id, and later news of the old id is ignored.
 """
 
 from __future__ import annotations

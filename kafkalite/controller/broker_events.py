@@ -39,8 +39,9 @@ class BrokerEvents:
         """
         active = self._active
         context = active.context
-        live, context.brokers_version = await active.stores.brokers.live(active.watch(BrokerChange()))
+        live, version = await active.stores.brokers.live(active.watch(BrokerChange()))
         active.check()
+        context.brokers_version = version
         known = dict(context.brokers)
         came = {broker_id for broker_id in live if broker_id not in known}
         went = {broker_id for broker_id in known if broker_id not in live}

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
+from kafkalite.cluster.control import EPOCH_DURING_DELETE, ControlResponse, StopReplicaPartitionState
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import deferred
@@ -20,7 +21,7 @@ from kafkalite.testing.zookeeper import MemoryZkClient
 from kafkalite.zk.zk_client import BadVersionError
 from kafkalite.zk.znodes import admin, topics
 
-from .simulation import TP, SimCluster, batch
+from .simulation import TOPIC_ID, TP, SimCluster, batch
 
 
 @pytest.fixture
@@ -247,6 +248,30 @@ def test_version_conflict_re_reads(cluster: SimCluster) -> None:
     assert (isr(cluster).committed, isr(cluster).zk_version) == ((1, 2, 3), 2)
     cluster.run(10)
     assert cluster.read().isr == isr(cluster).committed == (1, 3)
+
+
+# trap: kafkalite/replication/isr_updates.py: A late ISR change for a deleted topic would be made in a new topic of the
+# same name, whose znodes have the same versions: the deletion waits until no change can take effect.
+@pytest.mark.parametrize("has_expired", [False, True], ids=["same session", "session expired"])
+def test_a_deletion_waits_for_the_outstanding_isr_change(cluster: SimCluster, has_expired: bool) -> None:
+    zk = cluster[1].zk
+    lose_writes(zk, applied=False)
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("a")
+    cluster.run(20)
+    assert isr(cluster).status is IsrStatus.PENDING_SHRINK
+    answers = cluster.stop(1, StopReplicaPartitionState(TP, EPOCH_DURING_DELETE, True, TOPIC_ID))
+    cluster.run(1)
+    assert answers == [], "ZooKeeper has not answered the change"
+    zk.before = None
+    zk.lose_connection()
+    cluster.run(1)
+    assert answers == [], "the change may still take effect"
+    if has_expired:
+        zk.expire_session()
+    zk.reconnect()
+    cluster.run(1)
+    assert answers == [ControlResponse(ErrorCode.NONE, ((TP, ErrorCode.NONE),))]
 
 
 # trap: kafkalite/replication/isr_updates.py: An ISR change begun while ZooKeeper is SUSPENDED may belong to a lost

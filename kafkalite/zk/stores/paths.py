@@ -6,7 +6,7 @@ Answers to: ``KafkaZkClient.{createTopLevelPaths,createRecursive,makeSurePersist
 from __future__ import annotations
 
 from kafkalite.common.tasks import gather
-from kafkalite.zk.zk_client import NodeExistsError, NoNodeError, Watch, ZkClient, ZnodeStat
+from kafkalite.zk.zk_client import Check, NodeExistsError, NoNodeError, Watch, ZkClient, ZnodeStat
 from kafkalite.zk.znodes.cluster import PERSISTENT_PATHS
 
 
@@ -82,3 +82,12 @@ async def children_of_ensured(client: ZkClient, path: str, watch: Watch | None) 
     except NoNodeError:
         await ensure(client, path)
         return await client.get_children(path, watch)
+
+
+async def catch_up(client: ZkClient, path: str) -> None:
+    """Return when reads of this session see all writes before the call, and no earlier write of it is outstanding.
+
+    A transaction, even one that changes nothing, is ZooKeeper's leader's to decide, and the session's server answers it
+    once it has applied what came before (as ``sync`` does). ``path`` is any znode that exists.
+    """
+    await client.multi([Check(path, -1)])

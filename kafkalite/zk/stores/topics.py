@@ -15,10 +15,9 @@ from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment, is_valid_
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import ZERO_UUID, TopicPartition
-from kafkalite.zk.stores.paths import children_of_ensured, ensure, read, read_or_watch
+from kafkalite.zk.stores.paths import catch_up, children_of_ensured, ensure, read, read_or_watch
 from kafkalite.zk.zk_client import (
     BadVersionError,
-    Check,
     Create,
     MultiError,
     NodeExistsError,
@@ -35,7 +34,6 @@ from kafkalite.zk.znodes.topics import UNASSIGNED, TopicAssignment
 
 log = logging.getLogger(__name__)
 _ATTEMPTS = 5
-_ANY_VERSION = -1
 
 
 class TopicStore:
@@ -59,7 +57,7 @@ class TopicStore:
 
     async def catch_up(self) -> None:
         """Return when reads of this session see all writes that any session made before the call."""
-        await _catch_up(self._client)
+        await catch_up(self._client, topics.TOPICS)
 
     async def assignment(self, topic: str, watch: Watch | None = None) -> tuple[TopicAssignment, int] | None:
         """Assignment and znode version, or ``None`` where there is no such topic (``watch`` is then not set).
@@ -205,7 +203,7 @@ class IsrStore:
 
     async def catch_up(self) -> None:
         """Return when every write that this session sent before took effect or never will. Raises ``ZkError``."""
-        await _catch_up(self._client)
+        await catch_up(self._client, topics.TOPICS)
 
     async def notify(self, partitions: Iterable[TopicPartition], session: int | None = None) -> None:
         """Notify the controller of partitions whose ISR changed."""
@@ -220,9 +218,3 @@ class IsrStore:
             return True
         current = topics.decode_topic(state.topic, found[0]).topic_id
         return current is not None and current != state.topic_id
-
-
-async def _catch_up(client: ZkClient) -> None:
-    # A transaction is ZooKeeper's leader's to decide, and the session's server answers it once it has applied what came
-    # before (as `sync` does).
-    await client.multi([Check(topics.TOPICS, _ANY_VERSION)])

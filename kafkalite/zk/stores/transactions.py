@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kafkalite.common.tasks import gather_in_parts
 from kafkalite.zk.stores.claims import Claim, write_claimed
-from kafkalite.zk.stores.paths import children, ensure, read
+from kafkalite.zk.stores.paths import catch_up, children, ensure, read
 from kafkalite.zk.zk_client import (
     Check,
     Create,
@@ -101,8 +101,7 @@ class TransactionStore:
         while True:
             found = await self.read(transactional_id)
             if found is None:
-                # A transaction, even one that changes nothing, is answered when the server has caught up.
-                await self._client.multi([Check(transactions.TRANSACTIONS, -1)])
+                await catch_up(self._client, transactions.TRANSACTIONS)
                 found = await self.read(transactional_id)
                 return None if found is None else found[0]
             path = transactions.id_path(await self.partition_for(transactional_id), transactional_id)

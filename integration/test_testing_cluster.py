@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import psutil
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from integration.harness.clients import fresh_topic
 from integration.harness.wait import wait_for
+from kafkalite.embedded.probe import wait_for_brokers
 from kafkalite.embedded.znodes import ZnodeReader
 from kafkalite.testing.cluster import KafkaliteCluster
 
@@ -62,8 +62,8 @@ class View:
             for broker_id, address in zip(self.cluster.broker_ids, self.bootstrap.split(","), strict=True)
             if broker_id != without
         }
-        for address in asked.values():
-            wait_for(partial(names_only, address, set(asked)), f"{address} names only {sorted(asked)}")
+        endpoints = [(host, int(port)) for host, _, port in (address.rpartition(":") for address in asked.values())]
+        wait_for_brokers(endpoints, set(asked), 60)
         producer = Producer({"bootstrap.servers": ",".join(asked.values()), "acks": "all", "log_level": 0})
         errors: list[object] = []
         producer.produce(self.topic, value, on_delivery=lambda error, _: errors.append(error))
@@ -79,12 +79,6 @@ class View:
         finally:
             consumer.close()
         return [message.value() for message in found]
-
-
-def names_only(address: str, brokers: set[int]) -> bool:
-    """Whether the broker at ``address`` names only ``brokers`` to librdkafka, to which it names one that departed for a
-    while longer. A new client each time, because one that has learned of that broker might ask it."""
-    return set(AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=20).brokers) == brokers
 
 
 @pytest.fixture

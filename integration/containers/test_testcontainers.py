@@ -26,7 +26,7 @@ from integration.containers.daemon import docker
 from integration.harness.tree import Tree
 from integration.harness.wait import wait_for
 from kafkalite.common.errors import StartupError
-from kafkalite.embedded.probe import ask
+from kafkalite.embedded.probe import ask, wait_for_brokers
 from kafkalite.embedded.znodes import ZnodeReader
 from kafkalite.embedded.zookeeper import four_letter_word
 from kafkalite.testing.containers import KafkaliteClusterContainer, KafkaliteContainer
@@ -154,7 +154,10 @@ def test_a_broker_that_is_cut_off_is_replaced(three: KafkaliteClusterContainer) 
         wait_for(lambda: set(states("leader")) == {1, 2, 3} and in_sync(), "all lead and follow", timeout=TIMEOUT)
         three.partition(2)
         wait_for(lambda: set(states("leader")) <= {1, 3}, "the others lead", timeout=TIMEOUT)
-        produce(",".join(three.brokers[number].get_bootstrap_server() for number in (1, 3)), "cut", *"abc")
+        # The client would believe broker 2, which still answers clients, that it leads.
+        others = [three.brokers[number] for number in (1, 3)]
+        wait_for_brokers([(broker.host, broker.host_port) for broker in others], {1, 3}, TIMEOUT)
+        produce(",".join(broker.get_bootstrap_server() for broker in others), "cut", *"abc")
         three.heal()
         wait_for(in_sync, "all are in sync", timeout=TIMEOUT)
     assert consume(three.get_bootstrap_server(), "cut", 3) == ["a", "b", "c"]

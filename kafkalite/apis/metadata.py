@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from kafkalite.cluster.model import Broker, LeaderAndIsr
 
 _STILL_NAMED: Final = 2.0
-"""Seconds for which a broker that went is still named to clients that would stumble over its absence."""
+"""Seconds for which a broker that went is still named to clients that would stumble over its absence. It is not named
+to a client that connects later: that one might ask a broker that is cut off from the others, and believe its answer.
+"""
 
 
 class _Topic(NamedTuple):
@@ -79,7 +81,7 @@ def handle(context: RequestContext, request: messages.MetadataRequest) -> bytes:
     )
     describable = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
     missing = [name for name in names if name not in metadata.topics and name in describable]
-    departed = metadata.departed(_STILL_NAMED) if _gives_up_departed(context) else []
+    departed = metadata.departed(_STILL_NAMED, context.connection.opened) if _gives_up_departed(context) else []
     key = (
         version,
         context.connection.listener,

@@ -72,11 +72,11 @@ class MetadataCache:
                 listener()
         return changed
 
-    def departed(self, seconds: float) -> list[Broker]:
-        """Brokers that went within the last ``seconds`` and have not come back."""
+    def departed(self, seconds: float, since: float = 0.0) -> list[Broker]:
+        """Brokers that went within the last ``seconds``, not before ``since``, and have not come back."""
         if not self._departed:
             return []
-        since = self._now() - seconds
+        since = max(since, self._now() - seconds)
         return [broker for broker, when in self._departed.values() if when >= since]
 
     def set_controller(self, controller_id: int) -> bool:

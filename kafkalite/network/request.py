@@ -26,7 +26,7 @@ class ConnectionInfo:
     ``ip`` is the address of the client as ACLs name hosts. ``principal`` is who the client is: it is anonymous until
     its certificate or SASL tells. ``decisions`` is what the authorizer keeps for the connection, of this principal
     only; ``usage`` is what quotas keep for it. ``waiting``: number of a request that waits → what cancels it; called
-    when the connection is closed.
+    when the connection is closed. ``opened`` is when the connection was accepted, in seconds of the monotonic clock.
     ``is_of_controller``: a request of the cluster's controller came on it.
     """
 
@@ -36,6 +36,7 @@ class ConnectionInfo:
         "ip",
         "is_of_controller",
         "listener",
+        "opened",
         "peer",
         "principal",
         "security_protocol",
@@ -53,10 +54,13 @@ class ConnectionInfo:
         ip: str = "",
         security_protocol: str = "PLAINTEXT",
         principal: KafkaPrincipal = ANONYMOUS,
+        *,
+        opened: float = 0.0,
     ) -> None:
         self.id = id
         self.peer = peer
         self.listener = listener
+        self.opened = opened
         self.ip = ip
         self.security_protocol = security_protocol
         self.principal = principal

@@ -206,7 +206,7 @@ class KafkaServer:
         if limits.receive_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
         peer = f"{ip}:{address[1]}" if isinstance(address, tuple) else ip
-        info = ConnectionInfo(next(self._ids), peer, listener, ip, security.protocol)
+        info = ConnectionInfo(next(self._ids), peer, listener, ip, security.protocol, opened=self.now())
         if security.tls is None:
             connection = Connection(self, sock, ip, info, security)
         else:

@@ -179,6 +179,9 @@ def test_a_broker_that_went_is_named_a_little_longer_to_librdkafka(name: str, ve
         assert response.topics[0].partitions[0].leader_id == -1
         assert response.topics[0].partitions[0].offline_replicas == [1]
         assert response.controller_id == -1
+    broker.connection.info.opened = broker.clock.monotonic() + 0.1
+    assert [b.node_id for b in ask(broker, 9).brokers] == [2, 3], "a client that connects later did not know it"
+    broker.connection.info.opened = 0.0
     broker.clock.advance(2.1)
     assert [b.node_id for b in ask(broker, 9).brokers] == [2, 3]
     broker.metadata.update_brokers(alive)

@@ -137,6 +137,7 @@ def test_brokers_that_went_are_remembered_for_a_while() -> None:
     now[0] = 14.0
     cache.update_brokers({})
     assert cache.departed(5) == [second, first]
+    assert cache.departed(5, since=14.0) == [first]
     now[0] = 16.0
     assert cache.departed(5) == [first]
     cache.update_brokers({1: first})

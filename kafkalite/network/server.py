@@ -185,7 +185,8 @@ class KafkaServer:
         if self.is_stopping:
             sock.close()
             return 0.0
-        now_ms = int(self.now() * 1000)
+        now = self.now()
+        now_ms = int(now * 1000)
         pause = quotas.pause_ms(listener, now_ms) / 1000
         refused_ms = quotas.refused_ms(ip, now_ms)
         if refused_ms:
@@ -206,7 +207,7 @@ class KafkaServer:
         if limits.receive_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
         peer = f"{ip}:{address[1]}" if isinstance(address, tuple) else ip
-        info = ConnectionInfo(next(self._ids), peer, listener, ip, security.protocol, opened=self.now())
+        info = ConnectionInfo(next(self._ids), peer, listener, ip, security.protocol, opened=now)
         if security.tls is None:
             connection = Connection(self, sock, ip, info, security)
         else:

@@ -18,6 +18,7 @@ from kafkalite.record.convert import records_of
 
 log = logging.getLogger(__name__)
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
+MAX_SEGMENT_BYTES = (1 << 31) - 1
 _UNREAD = -2
 _REBUILT_INTERVAL = 4096
 """Bytes between the entries of an index that was found to be wrong while it was in use."""

@@ -17,6 +17,7 @@ from kafkalite.log.cleaner.log_cleaner_manager import log_to_clean, make_job
 from kafkalite.log.cleaner.offset_map import BYTES_PER_KEY
 from kafkalite.log.file_system import FileSystem
 from kafkalite.log.log import Log
+from kafkalite.log.log_segment import LogSegment
 from kafkalite.log.partition_folder import CLEANED_SUFFIX
 from kafkalite.record.batch import CorruptRecordError, iter_headers
 from kafkalite.record.records import Record, encode_batch
@@ -33,6 +34,10 @@ def fixture(tmp_path: Path, **more: object) -> LogFixture:
 
 def write(log: Log, items: list[Update], per_batch: int = 5, codec: int = 0) -> None:
     fill(log, [updates(*items[at : at + per_batch], codec=codec) for at in range(0, len(items), per_batch)])
+
+
+def record_count(segment: LogSegment) -> int:
+    return sum(header.record_count for _, header in iter_headers(segment.read(0, segment.size)))
 
 
 def counted(names: int, times: int) -> list[Update]:
@@ -169,15 +174,40 @@ def test_every_segment_ends_where_the_next_one_begins(tmp_path: Path) -> None:
     assert (again.log_end_offset, contents(again)) == (end, kept)
 
 
+def test_segments_without_records_are_merged(tmp_path: Path) -> None:
+    """librdkafka fails after eleven answers without a record, and no answer goes over the end of a segment."""
+    log = fixture(tmp_path).create()
+    write(log, counted(10, 200))
+    before = contents(log)
+    clean(log)
+    closed = list(log.segments)[:-1]
+    assert [segment.base_offset for segment in closed if not record_count(segment)] == []
+    assert table(contents(log)) == table(before)
+
+
+@pytest.mark.parametrize(
+    ("end", "bases"), [(1 << 31, [0, 1 << 31]), ((1 << 31) + 1, [0, 100])], ids=["just fit", "too far"]
+)
+def test_segments_without_records_are_merged_where_the_offsets_fit(tmp_path: Path, end: int, bases: list[int]) -> None:
+    """Offsets in an index are four bytes, relative to the first one of the segment."""
+    log = fixture(tmp_path).create()
+    for base, following in ((0, 100), (100, end), (end, end + 1)):
+        log.append_as_follower(batch(base=base, size=600))
+        log.roll(following)
+    log.update_high_watermark(log.log_end_offset)
+    clean(log)
+    assert [segment.base_offset for segment in log.segments] == [*bases, end + 1]
+
+
 def test_the_new_segment_is_as_old_as_the_ones_before(tmp_path: Path) -> None:
     log = fixture(tmp_path).create()
     write(log, counted(10, 30))
     for number, segment in enumerate(log.segments):
         os.utime(segment.path, (1000 + number, 1000 + number))
+    before = list(log.segments)[:-1]
     clean(log)
-    assert [os.path.getmtime(segment.path) for segment in log.segments] == [
-        1000.0 + number for number in range(len(log.segments))
-    ]
+    last_merged = [number for number, segment in enumerate(before) if segment.base_offset < log.segments[1].base_offset]
+    assert os.path.getmtime(log.segments[0].path) == 1000.0 + last_merged[-1]
 
 
 def test_nothing_above_the_last_stable_offset_is_touched(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ names, is on the disk when it is reported, and is put in the old segments' place
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from kafkalite.common.errors import ApiError
@@ -18,7 +19,7 @@ from kafkalite.log.cleaner.job import Cleaned, CleanerStats, CleaningDone, Clean
 from kafkalite.log.cleaner.offset_map import OffsetMap
 from kafkalite.log.file_system import File, FilePool, FileSystem
 from kafkalite.log.indexes import TransactionIndex
-from kafkalite.log.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from kafkalite.log.log_segment import MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, LogSegment
 from kafkalite.log.partition_folder import CLEANED_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX, Folder, file_name
 from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import (
@@ -138,12 +139,14 @@ class _Round:
         end_offset = max(self._offsets.latest_offset + 1, job.first_dirty_offset)
         covered = [segment for segment in job.segments if segment.base_offset < end_offset]
         self._prepare_filter(aborted)
-        for group in group_segments(covered, job.segment_bytes, job.index_bytes, job.upper_bound):
+        groups = deque(group_segments(covered, job.segment_bytes, job.index_bytes, job.upper_bound))
+        while groups:
+            base_offset = groups[0][0].base_offset
             try:
-                cleaned = self._clean_group(group)
+                cleaned = self._clean_next(groups)
             except (OSError, CorruptRecordError, ApiError):
                 # Keep the files of reported segments, because the broker may not have renamed them yet.
-                discard_cleaned(self._fs, job.folder, group[0].base_offset)
+                discard_cleaned(self._fs, job.folder, base_offset)
                 raise
             report(cleaned)
         stats.seconds = self._now() - started
@@ -214,16 +217,21 @@ class _Round:
             self._stats,
         )
 
-    def _clean_group(self, group: Sequence[SegmentInfo]) -> Cleaned:
+    def _clean_next(self, groups: deque[list[SegmentInfo]]) -> Cleaned:
+        """Take the first group off ``groups`` and write it into a new segment, with the next while that has no record.
+
+        Each segment without a record is an answer without a record to a client that reads from the start, and
+        librdkafka fails after eleven of them (its issue 1472).
+        """
         self._check()
         job = self._job
-        cleaned = self._new_segment(group[0].base_offset)
+        replaced = groups.popleft()
+        cleaned = self._new_segment(replaced[0].base_offset)
         self._kept.clear()
-        later = (segment.base_offset for segment in job.segments if segment.base_offset > group[-1].base_offset)
-        self._filter.end = next(later, job.upper_bound)
-        for segment in group:
-            self._filter.keep_legacy_tombstones = self._modified_ms(segment) > self._legacy_horizon_ms
-            self._clean_into(segment, cleaned)
+        has_records = self._clean_group(replaced, cleaned)
+        while groups and not has_records and self._has_room(cleaned, groups[0]):
+            replaced += groups[0]
+            has_records = self._clean_group(groups.popleft(), cleaned)
         cleaned.become_inactive()
         suffixes = [LOG_SUFFIX, ".index", ".timeindex"]
         files = [cleaned.opened(), cleaned.index.opened(), cleaned.time_index.opened()]
@@ -238,10 +246,30 @@ class _Round:
         for file in files:
             self._fs.fsync(file.fd)
         # Keep the file's age, because retention of records without timestamps goes by it.
-        self._fs.set_modified_ms(cleaned.path, self._modified_ms(group[-1]))
+        self._fs.set_modified_ms(cleaned.path, self._modified_ms(replaced[-1]))
         cleaned.release_all()
-        replaced = tuple(segment.base_offset for segment in group)
-        return Cleaned(job.number, cleaned.base_offset, cleaned.size, replaced, tuple(suffixes))
+        bases = tuple(segment.base_offset for segment in replaced)
+        return Cleaned(job.number, cleaned.base_offset, cleaned.size, bases, tuple(suffixes))
+
+    def _clean_group(self, group: Sequence[SegmentInfo], target: LogSegment) -> bool:
+        """Write what stays of ``group`` to ``target``; whether that has a record."""
+        before = self._stats.records_written
+        self._filter.end = self._end_of(group)
+        for segment in group:
+            self._filter.keep_legacy_tombstones = self._modified_ms(segment) > self._legacy_horizon_ms
+            self._clean_into(segment, target)
+        return self._stats.records_written > before
+
+    def _has_room(self, target: LogSegment, group: Sequence[SegmentInfo]) -> bool:
+        """Whether offsets and positions of ``group`` fit into the indexes of ``target``."""
+        return (
+            self._end_of(group) - 1 - target.base_offset <= MAX_RELATIVE_OFFSET
+            and target.size + sum(segment.size for segment in group) <= MAX_SEGMENT_BYTES
+        )
+
+    def _end_of(self, group: Sequence[SegmentInfo]) -> int:
+        later = (each.base_offset for each in self._job.segments if each.base_offset > group[-1].base_offset)
+        return next(later, self._job.upper_bound)
 
     def _new_segment(self, base: int) -> LogSegment:
         made = LogSegment(self._folder, base, index_bytes=self._job.index_bytes, created_ms=0)

@@ -168,6 +168,7 @@ def test_a_move_continues_after_a_restart_and_can_be_cancelled(
     wait_for(lambda: read_everything(cluster, topic) == SIZE // RECORD, "all is there after a restart")
 
 
+@pytest.mark.full
 def test_kafkalites_commands_move_replicas(cluster: LocalCluster, tmp_path: Path) -> None:
     """``reassign`` and ``log-dirs`` move to another broker and another directory together, with both throttles."""
     topic = create(cluster, "own", 1)

@@ -401,6 +401,7 @@ def test_wrong_usage_has_one_line_of_error_and_an_exit_code(cluster: Cluster, tm
     assert unreachable.err.startswith("kafkalite topics: ") and len(unreachable.err.splitlines()) == 1
 
 
+@pytest.mark.full
 def test_a_stopped_cluster_starts_with_its_addresses_and_data(cluster: Cluster) -> None:
     """``cluster status|stop|start``; the processes are new ones."""
     topic = cluster.create("kept", "--partitions", 2, "--replication-factor", 3)

@@ -298,6 +298,7 @@ def test_a_million_updates_end_with_one_value_for_each_key(make_cluster: Cluster
     check_compaction(cluster, 1_000_000, lambda _topic, _updates: None)
 
 
+@pytest.mark.full
 def test_clients_read_on_where_one_round_has_emptied_many_segments(make_cluster: ClusterFactory) -> None:
     """librdkafka fails after eleven answers in a row without a record (its issue 1472)."""
     cluster = make_cluster(1, QUICK)

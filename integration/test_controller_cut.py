@@ -103,6 +103,7 @@ def test_the_cut_broker_follows_leader_changes(cluster: LocalCluster, black_hole
     assert statistics.median(delays) <= USUAL
 
 
+@pytest.mark.full
 def test_the_cut_broker_sees_brokers_and_topics_come_and_go(cluster: LocalCluster) -> None:
     """It learns of brokers, their deaths and topics without the controller."""
     host, _, port = cluster.address(CUT).rpartition(":")

@@ -96,6 +96,7 @@ def test_members_of_every_library_survive_twenty_kills(make_cluster: ClusterFact
     run_kills(make_cluster, tmp_path, (*LIBRARIES, "kafka-python", "aiokafka", "java"), 20)
 
 
+@pytest.mark.full
 @pytest.mark.kafkalite_only
 def test_a_paused_coordinator_that_wakes_up_cannot_write(make_cluster: ClusterFactory, tmp_path: Path) -> None:
     """Its session expires during SIGSTOP, and another broker takes over and writes; after SIGCONT it refuses the

@@ -263,6 +263,7 @@ BY_COMMAND = {
 }
 
 
+@pytest.mark.full
 def test_planted_faults_are_found_and_mended(patient: Patient) -> None:
     """Twenty-five faults on one cluster, which has no finding before and none at the end."""
     cluster = patient.cluster

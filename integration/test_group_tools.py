@@ -244,6 +244,7 @@ def _ordered(row: list[str]) -> list[str]:
     return [",".join(sorted(cell.split(","))) for cell in row]
 
 
+@pytest.mark.full
 def test_transactions_are_listed_and_described(shared_cluster: LocalCluster) -> None:
     """Before a transaction, during it, after a commit and after an abort; and the producers of a partition."""
     topic = fresh_topic("txn")

@@ -170,6 +170,7 @@ def test_requests_are_those_that_were_made(cluster: LocalCluster) -> None:
     assert total(cluster, "kafka_network_requestmetrics_totaltimems_count", "request=CreateTopics") >= 3
 
 
+@pytest.mark.full
 def test_a_killed_broker_is_seen_in_the_others(cluster: LocalCluster) -> None:
     topic = fresh_topic("wounded")
     Confluent().create_topic(cluster.bootstrap, topic, 6, 3, {"min.insync.replicas": "2"})
@@ -196,6 +197,7 @@ def test_a_killed_broker_is_seen_in_the_others(cluster: LocalCluster) -> None:
     assert total(cluster, "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_count") > 0
 
 
+@pytest.mark.full
 def test_conversions_refusals_and_expired_fetches_are_those_that_were_made(cluster: LocalCluster) -> None:
     """Each of them by a request of its own, beside followers only: what they do is in none of these counts."""
     topic, compacted = fresh_topic("odd"), fresh_topic("compacted")

@@ -95,6 +95,7 @@ def test_a_port_in_use_is_reported(tmp_path: Path, shared_cluster: LocalCluster,
     assert "in use" in reason(lines)
 
 
+@pytest.mark.full
 def test_a_broker_id_in_use_is_reported(tmp_path: Path, shared_cluster: LocalCluster) -> None:
     """After the session timeout, when the other broker is certainly alive."""
     lines = start(tmp_path, shared_cluster.zookeeper, {"broker.id": "1"})

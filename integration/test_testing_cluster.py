@@ -120,6 +120,7 @@ def test_a_restart_of_a_living_broker_is_a_controlled_shutdown(view: View) -> No
     assert view.values(2) == [b"before", b"after"]
 
 
+@pytest.mark.full
 @three_brokers
 def test_a_paused_broker_is_replaced_and_comes_back(view: View) -> None:
     leader = view.state()["leader"]
@@ -143,6 +144,7 @@ def test_a_broker_cut_off_from_its_leader_falls_out_of_the_isr(view: View) -> No
     wait_for(lambda: follower in view.state()["isr"], "it has caught up")
 
 
+@pytest.mark.full
 @three_brokers
 def test_a_broker_cut_off_from_zookeeper_loses_its_session(view: View) -> None:
     leader = view.state()["leader"]

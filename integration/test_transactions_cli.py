@@ -123,6 +123,7 @@ def test_transactions_are_listed_by_duration(shared_cluster: LocalCluster) -> No
     wait_for(lambda: listed()[name] == "CompleteCommit", "it is committed")
 
 
+@pytest.mark.full
 @pytest.mark.kafkalite_only
 def test_prepared_transactions_are_committed_or_aborted_by_command(make_cluster: ClusterFactory) -> None:
     """Two producers with two-phase commit prepare and end; no timeout aborts their transactions."""

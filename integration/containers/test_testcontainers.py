@@ -90,6 +90,7 @@ def test_a_client_connects_with_the_containers_properties(one: KafkaliteContaine
     assert len(topic.partitions) == 2
 
 
+@pytest.mark.full
 def test_a_restart_keeps_data_and_address(one: KafkaliteContainer) -> None:
     address = one.get_bootstrap_server()
     produce(address, "kept", "before")

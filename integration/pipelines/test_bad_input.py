@@ -63,6 +63,7 @@ def test_errors_found_before_spark_starts(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.full
 def test_a_pipeline_without_reachable_brokers_fails(tmp_path: Path) -> None:
     """The command prints only one line."""
     file = tmp_path / "p.toml"

@@ -223,6 +223,7 @@ def test_a_copy_is_rebuilt_from_the_compacted_topic(
     assert nodes.are_equal()
 
 
+@pytest.mark.full
 def test_a_truncate_deletes_the_rows_in_topic_and_copy(
     spark: SparkSession, shared_cluster: LocalCluster, database: Postgres, tmp_path: Path
 ) -> None:

@@ -275,7 +275,7 @@ def str_of(row: dict[str, Any]) -> str:
 
 # trap: kafkalite/pipelines/connect/sinks.py: Files of interrupted attempts are beside the others, so a manifest names
 # the valid files, which are then renamed.
-@pytest.mark.parametrize("at", [1, 3, 5])
+@pytest.mark.parametrize("at", [pytest.param(1, marks=pytest.mark.full), 3, pytest.param(5, marks=pytest.mark.full)])
 def test_an_interrupted_sink_writes_each_row_once(
     pipelines: Pipelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:

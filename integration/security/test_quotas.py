@@ -227,6 +227,7 @@ def limited_slow(cluster: LocalCluster) -> Iterator[str]:
     through_brokers(cluster, "--alter", *user, "--delete-config", "consumer_byte_rate")
 
 
+@pytest.mark.full
 def test_a_producer_is_held_back_by_the_quota_of_its_client_id_that_the_old_tool_set(cluster: LocalCluster) -> None:
     """Other clients have no quota."""
     topic = limit_greedy(cluster)
@@ -234,6 +235,7 @@ def test_a_producer_is_held_back_by_the_quota_of_its_client_id_that_the_old_tool
     produced(cluster, topic, "greedy").check()
 
 
+@pytest.mark.full
 def test_a_consumer_is_held_back_by_the_quota_of_its_user_and_client_id(cluster: LocalCluster) -> None:
     """The most specific of several quotas holds."""
     with limited_slow(cluster) as topic:

@@ -259,6 +259,7 @@ def unharmed(pairs: Sequence[RunningPair]) -> None:
         assert not pair.failures + errors, str(pair)
 
 
+@pytest.mark.full
 def test_the_brokers_certificate_is_replaced(running: RunningClients, pairs: list[RunningPair]) -> None:
     before = {listener: running.serial(listener) for listener in running.ports}
     running.stores.issue("second")

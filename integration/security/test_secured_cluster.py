@@ -273,6 +273,7 @@ def test_metrics_need_tls_a_login_and_a_permission(secured: Secured, tmp_path: P
         )
 
 
+@pytest.mark.full
 def test_doctor_events_and_trace_log_in_with_the_users_files(secured: Secured) -> None:
     topic = "examined"
     topics(secured, "--create", "--topic", topic, "--partitions", 1, "--replication-factor", 2)
@@ -333,6 +334,7 @@ def test_zookeeper_can_be_looked_at_with_the_clusters_certificate(secured: Secur
     assert [znode["path"] for znode in stored] == ["/config/users", "/config/users/admin", "/config/users/client"]
 
 
+@pytest.mark.full
 def test_a_later_start_keeps_users_data_acls_and_overrides(secured: Secured) -> None:
     """Also without the flag."""
     before = secured.state

@@ -41,6 +41,7 @@ def wait_in_sync(cluster: KafkaliteCluster, replicas: int) -> None:
     wait_for(lambda: len(state(cluster)["isr"]) == replicas, f"{replicas} replicas are in sync")
 
 
+@pytest.mark.full
 @pytest.mark.kafkalite(brokers=2, secure=True, overrides={"replica.lag.time.max.ms": "1500"})
 def test_faults_of_a_secured_cluster(kafkalite_cluster: KafkaliteCluster) -> None:
     login = kafkalite_cluster.get_client_properties(ADMIN)

@@ -71,6 +71,7 @@ def logs(secured: SaslCluster) -> str:
     return "".join(secured.cluster.log_file(broker_id).read_text() for broker_id in secured.cluster.broker_ids)
 
 
+@pytest.mark.full
 def test_brokers_log_in_by_signed_tokens_that_are_replaced_before_they_end(
     make_cluster: ClusterFactory, tmp_path: Path
 ) -> None:

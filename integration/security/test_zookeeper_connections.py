@@ -168,6 +168,7 @@ def wait_until_gone(sessions: Sessions, client: KazooZkClient, path: str, act: C
 # TLS
 
 
+@pytest.mark.full
 def test_strangers_are_not_let_in_by_tls(
     tls_zookeeper: EmbeddedZooKeeper, authority: ClusterSecurity, sessions: Sessions, tmp_path: Path
 ) -> None:
@@ -296,7 +297,6 @@ def test_the_watchdog_ends_a_secured_session(
         watchdog.stop()
 
 
-@pytest.mark.full
 @pytest.mark.full
 def test_a_session_goes_on_after_a_restart_of_a_secured_server(
     authority: ClusterSecurity, tmp_path: Path, sessions: Sessions

@@ -67,9 +67,9 @@ def customer(number: int, name: str | None = None) -> tuple[str, str, float]:
     return str(number), name or f"name {number}", number + 0.25
 
 
-@pytest.mark.full
 # trap: kafkalite/pipelines/connect/jdbc_source.py: A repeated round over a table finds other rows, so its bounds are
 # durable before the first read.
+@pytest.mark.full
 def test_rows_with_growing_numbers_are_copied_once(pipelines: Pipelines, database: Postgres, shop: str) -> None:
     """Three rounds; the second finds no new rows, and the third is interrupted after its rows are written."""
     topic = new_topic(pipelines.cluster, "customers", 2)

@@ -30,11 +30,11 @@ or in `/config/brokers`: a broker's own override wins over the one for all (`<de
 _SECURITY = """\
 ## Security
 
-kafkalite does not serve Kerberos, and cannot load Java classes. A broker that ignored such a setting
-would be open although its configuration says that it is not. So any other value of these keys than the allowed
-one stops the start, also behind `listener.name.…`, and is refused as a dynamic configuration. Keys that only say how
-such a feature works (`ssl.keymanager.algorithm`, `sasl.login.retry.backoff.ms`) are accepted; the start warns that
-they have no effect.
+kafkalite cannot load Java classes, and does not ask whether certificates of ZooKeeper were revoked. A broker that
+ignored such a setting would be open although its configuration says that it is not. So any other value of these keys
+than the allowed one stops the start, also behind `listener.name.…`, and is refused as a dynamic configuration. Keys
+that only say how such a feature works (`ssl.keymanager.algorithm`, `sasl.kerberos.kinit.cmd`) are accepted; the start
+warns that they have no effect.
 """
 _AUTHORIZER = f"""\
 ## Authorizer

@@ -86,6 +86,8 @@ class SimDisk:
         self._roots: dict[str, _Folder] = {}
         self._broken: dict[str, int] = {}
         self._mount: DiskMount | None = None
+        self.drops = 0
+        """How often a process began without data that a failed fsync had not written."""
 
     # -- processes
 
@@ -255,9 +257,11 @@ class SimDisk:
         them, a later fsync would report success without writing them, and no process could know that they are not on
         the disk.
         """
+        drops = False
         for path, folder in self._folders.items():
             for name, node in folder.entries.items():
                 if isinstance(node, _File) and node.doomed:
+                    drops |= bool(node.unsynced)
                     content = bytearray(_read(f"{path}/{name}"))
                     for write in reversed(node.unsynced):
                         _undo(content, write)
@@ -265,6 +269,7 @@ class SimDisk:
                         file.write(content)
                     node.unsynced.clear()
                     node.doomed = False
+        self.drops += drops
 
     def _settle(self, folder: _Folder, rng: random.Random) -> None:
         kept = _cut(rng, len(folder.unsynced))

@@ -402,6 +402,11 @@ class FaultInjector:
         machine.lose_power()
         return True
 
+    def data_losses(self, broker: int) -> int:
+        """How often the machine has lost unsynced data, by a power loss or after an fsync that failed."""
+        machine = self._cluster.brokers.get(broker)
+        return self.power_losses.get(broker, 0) + (0 if machine is None else machine.disk.drops)
+
     def pause(self, broker: int) -> None:
         """Pause the broker's process (SIGSTOP)."""
         if not self.healed and self._cluster.brokers[broker].is_alive:

@@ -27,28 +27,28 @@ from kafkalite.testing.simulation.disk import SimDisk
 class Keepers:
     """Compares the last acknowledged offset and the high watermark of each partition with the logs of its ISR.
 
-    ``power_losses``: number of power losses of each machine. A member whose machine lost power is exempt until it has
-    left the ISR, because the controller learns of the loss later; meanwhile it must not lead. The same holds for a
-    member that joined by a fetch from before the power loss. ``synced_end`` tells the offset below which a log is on
-    its disk. ``tell`` is called with each violation.
+    ``losses`` tells how often a machine has lost unsynced data, by a power loss or after an fsync that failed. A member
+    whose machine lost data is exempt until it has left the ISR, because the controller learns of the loss later;
+    meanwhile it must not lead. The same holds for a member that joined by a fetch from before the loss. ``synced_end``
+    tells the offset below which a log is on its disk. ``tell`` is called with each violation.
     """
 
     def __init__(
         self,
         cluster: SimCluster,
-        power_losses: Mapping[int, int],
+        losses: Callable[[int], int],
         synced_end: Callable[[SimDisk, Log], int],
         tell: Callable[[str], object],
     ) -> None:
         self._cluster = cluster
-        self._power_losses = power_losses
+        self._losses = losses
         self._synced_end = synced_end
         self._tell = tell
         self._states: Mapping[TopicPartition, LeaderAndIsr] = {}
         self._last: dict[TopicPartition, int] = {}
         self._outside: dict[tuple[TopicPartition, int], int] = {}
         self._losses_before: dict[tuple[int, int], int] = {}
-        """Broker and unclean start epoch → power losses of its machine when ZooKeeper first had that epoch."""
+        """Broker and unclean start epoch → losses of its machine when ZooKeeper first had that epoch."""
         self._left_alone: set[TopicPartition] = set()
         """Partitions whose leader has taken the last follower out of the ISR."""
 
@@ -61,9 +61,9 @@ class Keepers:
             self._look_at(tp)
 
     def registered(self, broker: Broker) -> None:
-        """``broker`` is in ZooKeeper. An ISR that has its unclean start epoch may be written after its power loss."""
+        """``broker`` is in ZooKeeper. An ISR that has its unclean start epoch may be written after its loss."""
         life = broker.id, broker.unclean_start_epoch
-        self._losses_before.setdefault(life, self._power_losses.get(broker.id, 0))
+        self._losses_before.setdefault(life, self._losses(broker.id))
 
     def states_changed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """``states`` are the new states in ZooKeeper."""
@@ -72,9 +72,9 @@ class Keepers:
         for tp, state in states.items():
             for broker in state.replicas:
                 if broker not in state.isr:
-                    self._outside[tp, broker] = self._power_losses.get(broker, 0)
+                    self._outside[tp, broker] = self._losses(broker)
             for member in state.unclean_start_epochs:
-                self._losses_before.setdefault(member, self._power_losses.get(member[0], 0))
+                self._losses_before.setdefault(member, self._losses(member[0]))
         self.look()
 
     def look(self) -> None:
@@ -124,7 +124,7 @@ class Keepers:
                 )
 
     def _is_blamed(self, state: LeaderAndIsr, broker: int) -> bool:
-        losses = self._power_losses.get(broker, 0)
+        losses = self._losses(broker)
         lives = [self._losses_before[member] for member in state.unclean_start_epochs if member[0] == broker]
         return losses <= min(lives, default=losses) and losses <= self._outside.get((state.topic_partition, broker), 0)
 

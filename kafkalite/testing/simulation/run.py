@@ -125,7 +125,7 @@ class _History:
         self._injector = FaultInjector(cluster)
         self._events: list[Event] = []
         self._violations: list[str] = []
-        self._keepers = Keepers(cluster, self._injector.power_losses, synced_end, self._violations.append)
+        self._keepers = Keepers(cluster, self._injector.data_losses, synced_end, self._violations.append)
         settings = {**SETTINGS, **plan.settings}
         max_lag = int(settings["replica.lag.time.max.ms"]) / 1000
         self._laggards = Laggards(cluster, max_lag, self._injector.is_cut_off, self._violations.append)

@@ -186,6 +186,22 @@ def test_folders_that_were_renamed_or_removed_come_back_whole(tmp_path: Path) ->
     assert found <= {("a/f", "a/g", "b/f"), ("b/f", "c/f", "c/g"), ("c/f", "c/g"), ("a/f", "a/g")}
 
 
+def test_the_next_process_lacks_the_data_that_a_failed_fsync_did_not_write(disk: SimDisk, tmp_path: Path) -> None:
+    fs, path = disk.mount(), f"{tmp_path}/d/a"
+    fd = written(fs, path, b"synced")
+    fs.fsync(fd)
+    fs.pwrite(fd, b"lost", 6)
+    disk.break_io("fsync")
+    with pytest.raises(OSError):
+        fs.fsync(fd)
+    disk.mend_io()
+    assert (content(path), disk.drops) == (b"syncedlost", 0)
+    disk.process_died()
+    for _ in range(2):
+        disk.mount()
+        assert (content(path), disk.drops) == (b"synced", 1)
+
+
 def test_a_full_disk(disk: SimDisk, tmp_path: Path) -> None:
     fs = disk.mount()
     fd = written(fs, f"{tmp_path}/d/a", b"x" * 10)

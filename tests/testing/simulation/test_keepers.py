@@ -1,7 +1,8 @@
-"""The leader and every member of the ISR must have the acknowledged records, unless its machine lost power."""
+"""The leader and every member of the ISR must have the acknowledged records, unless its machine lost data."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -68,11 +69,14 @@ STATES = state((1, 2, 3))
 class KeepersFixture:
     def __init__(self) -> None:
         self.machines = FakeBrokers()
-        self.losses: dict[int, int] = {}
+        self.losses: Counter[int] = Counter()
         self.told: list[str] = []
         self.synced = 10
         self.keepers = Keepers(
-            cast("SimCluster", self.machines), self.losses, lambda _disk, _log: self.synced, self.told.append
+            cast("SimCluster", self.machines),
+            self.losses.__getitem__,
+            lambda _disk, _log: self.synced,
+            self.told.append,
         )
         self.keepers.states_changed(state((1, 2, 3)))
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafkalite.broker.cleaner import CleanerProcesses, ProcessSpawner
 from kafkalite.broker.config import BrokerConfig
@@ -29,6 +29,9 @@ from kafkalite.security.zookeeper_security import zookeeper_security
 from kafkalite.zk.kazoo_client import KazooZkClient
 from kafkalite.zk.zk_client import ZkClient
 from kafkalite.zk.znode_acls import ZnodeAcls
+
+_LOGIN_THREADS: Final = 2
+"""One for handshakes, one for passwords."""
 
 
 class ZkSession(ZkClient, Protocol):
@@ -102,7 +105,8 @@ class Edges:
     """What a broker needs from outside. One value serves one run of one broker.
 
     ``reactor`` has the methods of Twisted's reactor that the network uses; ``clock`` tells the time of day as well;
-    every random choice is drawn from ``rng``, and those that must be unpredictable are from ``secrets``. Without
+    every random choice is drawn from ``rng``, and those that must be unpredictable are from ``secrets``. ``executor``
+    does what blocks, ``logins`` computes handshakes and passwords, also for clients that never log in. Without
     ``guardian`` a session ends by its timeout. ``boot_id`` names the present boot of the machine, and is empty where it
     is unknown. ``znode_acls`` only where the broker protects the ZooKeeper tree (``zookeeper.set.acl``).
     """
@@ -113,6 +117,7 @@ class Edges:
     zk: ZkSession
     fs: FileSystem
     executor: WorkPool
+    logins: WorkPool
     guardian: SessionGuardian | None
     watchdog: SessionWatchdog
     cleaners: CleanerPool
@@ -148,6 +153,7 @@ class Edges:
             zk=zk,
             fs=FileSystem(),
             executor=ThreadExecutor(reactor, values["background.threads"]),
+            logins=ThreadExecutor(reactor, _LOGIN_THREADS, "logins", computes=True),
             guardian=Guardian(hosts, clock, security) if values["zookeeper.session.guardian.enable"] else None,
             watchdog=Watchdog(hosts, clock, partial(close_session, security=security)),
             cleaners=CleanerProcesses(reactor),

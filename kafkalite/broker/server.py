@@ -233,6 +233,7 @@ class BrokerServer:
             self._edges.guardian.release()
         await self._zk.close()
         self._executor.close()
+        self._edges.logins.close()
         log.info("broker %d has stopped", self.broker_id)
 
     @property
@@ -428,6 +429,7 @@ class BrokerServer:
             handler,
             network_limits(self._config),
             self._executor,
+            self._edges.logins,
             self._clock.monotonic,
             self._edges.sockets,
             self._clock.time_ms,

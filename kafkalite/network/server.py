@@ -58,7 +58,11 @@ BUSY = 200
 
 
 class KafkaServer:
-    """All listeners of one broker. ``reactor`` is Twisted's; ``executor`` reads cold files before they are sent."""
+    """All listeners of one broker.
+
+    ``reactor`` is Twisted's; ``executor`` reads cold files before they are sent, ``logins`` computes handshakes and
+    passwords.
+    """
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class KafkaServer:
         handler: RequestHandler,
         limits: NetworkLimits | None = None,
         executor: Executor | None = None,
+        logins: Executor | None = None,
         now: Callable[[], float] = time.monotonic,
         sockets: Sockets | None = None,
         time_ms: Callable[[], int] = lambda: int(time.time() * 1000),
@@ -83,11 +88,11 @@ class KafkaServer:
         self.complaints = RateLimitedLog(log, now)
         self.memory = RequestMemory(self.limits.max_inflight_bytes)
         self.is_stopping = False
-        self._handshakes = Handshakes(executor)
+        self._handshakes = Handshakes(logins)
         self.failed_authentications = FailedAuthentications(log, now, record=record)
         self.totals = ConnectionTotals()
         self._executor = executor
-        self._authentications = None if executor is None else OneAtATime(executor)
+        self._authentications = None if logins is None else OneAtATime(logins)
         self._sockets = OsSockets(None) if sockets is None else sockets
         # A quarter, because a log directory goes offline when a segment cannot be opened.
         self.unauthenticated = UnauthenticatedClients(now, self._sockets.descriptors // 4)

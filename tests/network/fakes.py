@@ -153,7 +153,7 @@ class Harness:
     def __init__(self, limits: NetworkLimits | None = None, executor: Any = None) -> None:
         self.reactor = FakeReactor()
         self.handler = Handler()
-        self.server = KafkaServer(self.reactor, self.handler, limits, executor, self.reactor.seconds)
+        self.server = KafkaServer(self.reactor, self.handler, limits, executor, executor, self.reactor.seconds)
         self._number = 1000
 
     def connect(self, ip: str = "10.0.0.1") -> tuple[FakeSocket, Connection | None]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from twisted.internet.task import Clock
 
 from kafkalite.common.tasks import deferred
@@ -44,6 +48,19 @@ class ThreadReactor:
 
     def addSystemEventTrigger(self, *_: Any) -> None:  # noqa: N802
         pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all threads of a process have one niceness")
+@pytest.mark.parametrize(("computes", "more"), [(False, 0), (True, 10)])
+def test_threads_that_compute_leave_the_core_to_the_reactor(computes: bool, more: int) -> None:
+    reactor = ThreadReactor()
+    executor = ThreadExecutor(reactor, 1, computes=computes)
+    try:
+        done = deferred(executor.run(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())))
+        reactor.calls.get(timeout=10)()
+        assert done.result == min(19, os.getpriority(os.PRIO_PROCESS, 0) + more)
+    finally:
+        executor.close()
 
 
 def test_work_is_done_in_a_thread_and_its_outcome_comes_back() -> None:

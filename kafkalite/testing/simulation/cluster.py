@@ -171,13 +171,15 @@ class SimBroker:
         guarded = config.values["zookeeper.session.guardian.enable"]
         guardian = self._guardian = SimGuardian(life, cluster.zookeeper.expire) if guarded else None
         watchdog = self._watchdog = SimWatchdog(life, cluster.zookeeper.expire)
+        executor = SimExecutor(life, lambda: self.disk.slowness)
         edges = Edges(
             reactor=SimReactor(life, sockets),
             clock=life.clock,
             sockets=sockets,
             zk=zk,
             fs=files,
-            executor=SimExecutor(life, lambda: self.disk.slowness),
+            executor=executor,
+            logins=executor,
             guardian=guardian,
             watchdog=watchdog,
             cleaners=SimCleaners(life, files),

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import random
+from bisect import bisect_left
 from pathlib import Path
 
 import pytest
@@ -204,10 +205,11 @@ def test_the_new_segment_is_as_old_as_the_ones_before(tmp_path: Path) -> None:
     write(log, counted(10, 30))
     for number, segment in enumerate(log.segments):
         os.utime(segment.path, (1000 + number, 1000 + number))
-    before = list(log.segments)[:-1]
+    before = [segment.base_offset for segment in log.segments]
     clean(log)
-    last_merged = [number for number, segment in enumerate(before) if segment.base_offset < log.segments[1].base_offset]
-    assert os.path.getmtime(log.segments[0].path) == 1000.0 + last_merged[-1]
+    after = [segment.base_offset for segment in log.segments]
+    last_merged = [bisect_left(before, following) - 1 for following in [*after[1:], log.log_end_offset]]
+    assert [os.path.getmtime(segment.path) for segment in log.segments] == [1000.0 + number for number in last_merged]
 
 
 def test_nothing_above_the_last_stable_offset_is_touched(tmp_path: Path) -> None:

@@ -83,14 +83,21 @@ class SecuredBroker:
         authority, forged = self.stores.path("ca.pem"), self._forger.path("alice.pem")
         return Door(self.ports[name], protocol, str(authority), str(forged), asks)
 
-    def login(self, name: str) -> SparkConnection:
-        """A connection on which alice has logged in."""
+    def address(self, name: str) -> tuple[str, int]:
+        """Host and port of a listener."""
+        return HOST, self.ports[name]
+
+    def client_config(self, name: str) -> ClientConfig:
+        """With which alice logs in to a listener."""
         protocol, asks = LISTENERS[name]
         key = str(self.stores.path("alice.pem")) if asks else None
         trusted = SslConfig(truststore_location=str(self.stores.path("ca.pem")), keystore_location=key)
         sasl = SaslConfig("PLAIN", "alice", PASSWORD) if protocol.startswith("SASL") else None
-        config = ClientConfig((), client_id="healthy", security_protocol=protocol, ssl=trusted, sasl=sasl)
-        return SparkConnection(HOST, self.ports[name], config)
+        return ClientConfig((), client_id="healthy", security_protocol=protocol, ssl=trusted, sasl=sasl)
+
+    def login(self, name: str) -> SparkConnection:
+        """A connection on which alice has logged in."""
+        return SparkConnection(*self.address(name), self.client_config(name))
 
     @property
     def memory(self) -> int:

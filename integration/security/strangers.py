@@ -337,6 +337,8 @@ def main(text: str) -> None:
     """Do the task and print its result."""
     task: dict[str, Any] = json.loads(text)
     os.sched_setaffinity(0, {task["core"]})
+    # A healthy client on the same core need not wait for the end of a stranger's turn.
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     door, count = Door(**task["door"]), task["count"]
     if task.get("stays"):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

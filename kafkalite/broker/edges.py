@@ -7,6 +7,7 @@ makes those of the operating system; a simulation hands in its own.
 from __future__ import annotations
 
 import random
+import select
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +24,8 @@ from kafkalite.common.recent_times import RecentTimes
 from kafkalite.common.tasks import Executor
 from kafkalite.log.cleaner.job import CleanerPool
 from kafkalite.log.file_system import FileSystem
-from kafkalite.network.reactor import Reactor, ReactorClock, ReactorNames, ThreadExecutor
+from kafkalite.network.bounded_poller import BoundedPoller
+from kafkalite.network.reactor import Reactor, ReactorClock, ReactorNames, ReactorSockets, ThreadExecutor
 from kafkalite.network.sockets import OsSockets, Sockets
 from kafkalite.security.zookeeper_security import zookeeper_security
 from kafkalite.zk.kazoo_client import KazooZkClient
@@ -106,7 +108,8 @@ class Edges:
 
     ``reactor`` has the methods of Twisted's reactor that the network uses; ``clock`` tells the time of day as well;
     every random choice is drawn from ``rng``, and those that must be unpredictable are from ``secrets``. ``executor``
-    does what blocks, ``logins`` computes handshakes and passwords, also for clients that never log in. Without
+    does what blocks. ``logins`` computes handshakes and passwords, and ``login_reactor`` watches the sockets until they
+    are done with (``None``: ``reactor`` does), also for clients that never log in. Without
     ``guardian`` a session ends by its timeout. ``boot_id`` names the present boot of the machine, and is empty where it
     is unknown. ``znode_acls`` only where the broker protects the ZooKeeper tree (``zookeeper.set.acl``).
     """
@@ -125,6 +128,7 @@ class Edges:
     secrets: random.Random
     boot_id: str
     znode_acls: ZnodeAcls | None = None
+    login_reactor: ReactorSockets | None = None
     zk_latency: RecentTimes = field(default_factory=RecentTimes)
     """How long ZooKeeper took to answer."""
 
@@ -160,6 +164,7 @@ class Edges:
             rng=random.Random(),
             secrets=random.SystemRandom(),
             boot_id=read_boot_id(),
+            login_reactor=BoundedPoller(reactor, select.epoll()) if hasattr(select, "epoll") else None,
             zk_latency=zk.latency,
             znode_acls=zk if values["zookeeper.set.acl"] else None,
         )

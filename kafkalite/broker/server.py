@@ -434,6 +434,7 @@ class BrokerServer:
             self._edges.sockets,
             self._clock.time_ms,
             self.events.record,
+            self._edges.login_reactor,
         )
 
     def _make_registration(self, on_fatal: Callable[[Exception], None]) -> Registration:

@@ -26,6 +26,7 @@ from kafkalite.network.reactor import DelayedCall, ReactorSockets
 from kafkalite.network.request import ConnectionInfo, Request, RequestHandler, RequestTimes
 from kafkalite.network.request_memory import RequestMemory
 from kafkalite.network.sockets import Socket
+from kafkalite.network.tls_channel import TlsChannel
 from kafkalite.network.tls_socket import ESTABLISHED, TlsSocket
 from kafkalite.network.unauthenticated_clients import UnauthenticatedClients
 from kafkalite.protocol.api_keys import is_flexible
@@ -95,7 +96,8 @@ class Connection:
 
     Requests are numbered in the order of arrival: ``_next`` is the number of the next request to arrive, ``_due`` of
     the next one to be answered. An answer that comes before those to earlier requests waits in ``_early``.
-    ``reactor`` watches the socket; without it, the server's does.
+    ``reactor`` watches the socket until the client has authenticated, then the server's does. It is a ``TlsChannel``
+    where the socket is a ``TlsSocket``.
 
     A muted connection takes no request and is not read; what it was asked before is answered. It is muted while its
     client is throttled (KIP-219), while a step of its authentication is made off the reactor, and from a failed
@@ -408,10 +410,26 @@ class Connection:
         self.info.principal = authenticator.principal
         self.info.decisions = None
         self._is_authenticating = False
-        self._server.unauthenticated.remove(self)
+        self._leave_unauthenticated()
         self.parser.max_size = self._server.limits.max_request_bytes
         if authenticator.session_expires_at_ms is None:
             self._authenticator = None
+
+    def _leave_unauthenticated(self) -> None:
+        """The client has authenticated: its events no longer wait for those of clients that have not."""
+        server = self._server
+        server.unauthenticated.remove(self)
+        before = self._reactor
+        if isinstance(before, TlsChannel):
+            before.move_to(server.reactor)
+        elif before is not server.reactor:
+            before.removeReader(self)
+            before.removeWriter(self)
+            self._reactor = server.reactor
+            if self._reading:
+                self._reactor.addReader(self)
+            if self._blocked:
+                self._reactor.addWriter(self)
 
     def _refuse(self, step: AuthenticationStep) -> None:
         """Mute, because a client that guesses must not be fast; answer a failed authentication after that and close."""
@@ -587,7 +605,7 @@ class Connection:
         if self._is_authenticating:
             self._server.unauthenticated.holds(self, self._memory_of_login)
         else:
-            self._server.unauthenticated.remove(self)
+            self._leave_unauthenticated()
 
     def tls_holds(self, size: int) -> None:
         """The handshake goes on, and takes ``size`` bytes of memory."""

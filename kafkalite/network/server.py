@@ -61,7 +61,7 @@ class KafkaServer:
     """All listeners of one broker.
 
     ``reactor`` is Twisted's; ``executor`` reads cold files before they are sent, ``logins`` computes handshakes and
-    passwords.
+    passwords. ``login_reactor`` watches the sockets of clients that have not authenticated (``None``: ``reactor``).
     """
 
     def __init__(
@@ -75,8 +75,10 @@ class KafkaServer:
         sockets: Sockets | None = None,
         time_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         record: EventRecorder = ignore_event,
+        login_reactor: ReactorSockets | None = None,
     ) -> None:
         self.reactor = reactor
+        self._login_reactor = reactor if login_reactor is None else login_reactor
         self.handler = handler
         self.limits = limits or NetworkLimits()
         self.quotas = ConnectionQuotas(self.limits)
@@ -213,11 +215,12 @@ class KafkaServer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
         peer = f"{ip}:{address[1]}" if isinstance(address, tuple) else ip
         info = ConnectionInfo(next(self._ids), peer, listener, ip, security.protocol, opened=now)
+        reactor = self._login_reactor if security.begins_with_handshake else self.reactor
         if security.tls is None:
-            connection = Connection(self, sock, ip, info, security)
+            connection = Connection(self, sock, ip, info, security, reactor)
         else:
             secure = TlsSocket(sock, security.tls(), is_server=True)
-            channel = TlsChannel(self.reactor, secure, self._handshakes)
+            channel = TlsChannel(reactor, secure, self._handshakes)
             connection = Connection(self, secure, ip, info, security, channel)
             channel.attach(connection)
         self._connections[connection] = None

@@ -54,6 +54,17 @@ class TlsChannel:
         """Serve ``owner``."""
         self._owner = owner
 
+    def move_to(self, reactor: ReactorSockets) -> None:
+        """From now on ``reactor`` watches the socket."""
+        if reactor is self._reactor:
+            return
+        self._reactor.removeReader(self)
+        self._reactor.removeWriter(self)
+        self._reactor = reactor
+        if self._reads:
+            reactor.addReader(self)
+        self._watch_writes(self._sock.has_unsent or self._writes)
+
     # The methods of a reactor, for the owner (IReactorFDSet, IReactorTime).
 
     def seconds(self) -> float:

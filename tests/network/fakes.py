@@ -150,10 +150,20 @@ def echo(request: Request) -> None:
 class Harness:
     """A server on fakes."""
 
-    def __init__(self, limits: NetworkLimits | None = None, executor: Any = None) -> None:
+    def __init__(
+        self, limits: NetworkLimits | None = None, executor: Any = None, login_reactor: FakeReactor | None = None
+    ) -> None:
         self.reactor = FakeReactor()
         self.handler = Handler()
-        self.server = KafkaServer(self.reactor, self.handler, limits, executor, executor, self.reactor.seconds)
+        self.server = KafkaServer(
+            self.reactor,
+            self.handler,
+            limits,
+            executor,
+            executor,
+            self.reactor.seconds,
+            login_reactor=login_reactor,
+        )
         self._number = 1000
 
     def connect(self, ip: str = "10.0.0.1") -> tuple[FakeSocket, Connection | None]:

@@ -12,7 +12,7 @@ from kafkalite.network.connection import Connection
 from kafkalite.network.endpoint_security import ListenerSecurity
 from kafkalite.network.limits import NetworkLimits
 from kafkalite.network.request import Request
-from tests.network.fakes import FakeSocket, Harness, ManualExecutor, answers, echo, frame
+from tests.network.fakes import FakeReactor, FakeSocket, Harness, ManualExecutor, answers, echo, frame
 
 ALICE = KafkaPrincipal.user("alice")
 HANDSHAKE = 17
@@ -43,9 +43,12 @@ class Script:
 
 
 def client(
-    script: Script, limits: NetworkLimits | None = None, threads: ManualExecutor | None = None
+    script: Script,
+    limits: NetworkLimits | None = None,
+    threads: ManualExecutor | None = None,
+    login_reactor: FakeReactor | None = None,
 ) -> tuple[Harness, FakeSocket, Connection]:
-    harness = Harness(limits, threads)
+    harness = Harness(limits, threads, login_reactor)
     harness.server.time_ms = lambda: int(harness.reactor.seconds() * 1000)
     harness.handler.answer = echo
     sock = FakeSocket(7)
@@ -77,6 +80,33 @@ def test_requests_reach_the_handler_only_once_the_client_is_authenticated() -> N
     assert answers(sock.sent[len(raw(b"first") + raw(b"done")) :]) == [(5, b"body")]
     assert (connection.info.principal, connection.info.security_protocol) == (ALICE, "SASL_PLAINTEXT")
     assert (harness.server.memory.held, harness.server.memory.outstanding) == (0, 0)
+
+
+@pytest.mark.parametrize("room", [0, 1 << 20], ids=["and its answer does not leave at once", ""])
+def test_the_login_reactor_watches_a_connection_until_it_is_authenticated(room: int) -> None:
+    logins = FakeReactor()
+    harness, sock, connection = client(Script(go_on(b"first"), done()), login_reactor=logins)
+    assert (logins.readers, harness.reactor.readers) == ({connection}, set())
+    sock.room = room
+    for data in (raw(b"one"), raw(b"two")):
+        sock.incoming += data
+        connection.doRead()
+    assert (logins.readers, logins.writers) == (set(), set())
+    assert harness.reactor.readers == {connection}
+    assert harness.reactor.writers == ({connection} if not room else set())
+    sock.room = 1 << 20
+    if not room:
+        connection.doWrite()
+    assert (bytes(sock.sent), harness.reactor.writers) == (raw(b"first") + raw(b"done"), set())
+    connection.close("the test is over")
+    assert harness.reactor.readers == set()
+
+
+def test_the_reactor_itself_watches_a_connection_of_a_listener_without_logins() -> None:
+    logins = FakeReactor()
+    harness = Harness(login_reactor=logins)
+    _, connection = harness.client()
+    assert (harness.reactor.readers, logins.readers) == ({connection}, set())
 
 
 def test_a_failure_is_answered_after_the_delay_and_counted() -> None:

@@ -43,8 +43,10 @@ class TlsChannelFixture:
         security: ListenerSecurity = SSL,
         limits: NetworkLimits | None = None,
         executor: ManualExecutor | None = None,
+        login_reactor: FakeReactor | None = None,
     ) -> None:
-        self.harness = Harness(limits, executor)
+        self.logins = login_reactor
+        self.harness = Harness(limits, executor, login_reactor)
         self.harness.handler.answer = echo
         self.wire, below = wires()
         self.client = TlsSocket(below, client_context(identified=True), is_server=False, server_name="broker")
@@ -55,7 +57,8 @@ class TlsChannelFixture:
     @property
     def channel(self) -> TlsChannel | None:
         """What the reactor watches, if it does."""
-        found = [each for each in self.harness.reactor.readers if isinstance(each, TlsChannel)]
+        watched = self.harness.reactor.readers | (self.logins.readers if self.logins else set())
+        found = [each for each in watched if isinstance(each, TlsChannel)]
         return found[0] if found else None
 
     def pump(self) -> None:
@@ -89,6 +92,16 @@ class TlsChannelFixture:
             self.harness.reactor.turn()
             found += read_all(self.client)
         return answers(found)
+
+
+def test_the_login_reactor_watches_a_connection_until_its_handshake_is_complete() -> None:
+    logins = FakeReactor()
+    fixture = TlsChannelFixture(login_reactor=logins)
+    assert (logins.readers, fixture.harness.reactor.readers) == ({fixture.channel}, set())
+    fixture.establish()
+    assert (logins.readers, fixture.harness.reactor.readers) == (set(), {fixture.channel})
+    assert fixture.ask(frame(1, b"one")) == [(1, b"one")]
+    assert (logins.writers, fixture.harness.reactor.writers) == (set(), set())
 
 
 def test_requests_are_served_after_the_handshake() -> None:

@@ -59,5 +59,5 @@ async def hand_over_leaderships(
             "controlled shutdown: controller %d answers %s, still leading %d partitions",
             controller.id, answer.error.name, len(answer.partitions),
         )  # fmt: skip
-    log.warning("controlled shutdown did not succeed; stopping all the same, leaders are elected once we are gone")
+    log.warning("controlled shutdown failed; stopping all the same: leaders are elected when the broker's session ends")
     return False

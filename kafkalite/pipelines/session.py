@@ -35,7 +35,7 @@ DEFAULTS = {
 
 
 def register(spark: SparkSession) -> None:
-    """Register our sources and sinks with ``spark``."""
+    """Register kafkalite's sources and sinks with ``spark``."""
     spark.dataSource.register(KafkaliteDataSource)
     spark.dataSource.register(FilesDataSource)
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from kafkalite.pipelines.errors import PipelineError
 
@@ -34,6 +34,8 @@ class RunState(StrEnum):
     DIED = "died"
 
 
+_GLANCE = 0.5
+"""Seconds within which a process that only looks whether a pipeline runs has released its lock."""
 _ALIVE = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
 
 
@@ -93,26 +95,22 @@ class PipelineState:
         """Lock the pipeline for this process. Raises :class:`PipelineError` if another process has it."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                status = self.read()
-                pid = f" (process {status.pid})" if status is not None else ""
-                raise PipelineError(
-                    f"pipeline '{self.name}' is running{pid}: kafkalite pipeline stop {self.name}"
-                ) from None
+            deadline = time.monotonic() + _GLANCE
+            while not _try_lock(lock, fcntl.LOCK_EX):
+                if time.monotonic() > deadline:
+                    status = self.read()
+                    pid = f" (process {status.pid})" if status is not None else ""
+                    raise PipelineError(f"pipeline '{self.name}' is running{pid}: kafkalite pipeline stop {self.name}")
+                time.sleep(_GLANCE / 50)
             yield
 
     def is_running(self) -> bool:
         """Whether some process holds the pipeline."""
         try:
             with (self.path / "lock").open() as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+                return not _try_lock(lock, fcntl.LOCK_SH)
         except FileNotFoundError:
             return False
-        return False
 
     def wait_for_end(self) -> None:
         """Wait until no process holds the pipeline."""
@@ -139,6 +137,14 @@ class PipelineState:
         fresh = self._file.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(status), indent=2))
         fresh.replace(self._file)
+
+
+def _try_lock(lock: TextIO, kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def all_pipelines(base: Path) -> list[PipelineState]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,19 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     state.wait_for_end()
     with state.running():
         pass
+
+
+def test_a_run_starts_although_another_process_looks_at_that_moment_whether_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = PipelineState(tmp_path, "p")
+    with state.running():
+        pass
+    with (tmp_path / "p" / "lock").open() as glance:
+        fcntl.flock(glance, fcntl.LOCK_SH)
+        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(glance, fcntl.LOCK_UN))
+        with state.running():
+            assert state.is_running()
 
 
 def test_a_damaged_file(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def connect(url: str, *, autocommit: bool = True) -> Any:
     except ImportError:
         raise PipelineError("psycopg is not installed: pip install 'kafkalite[postgresql]'") from None
     styles = "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 -c bytea_output=hex"
-    with said_plainly("the database does not let us in"):
+    with said_plainly("cannot connect to the database"):
         given = psycopg.conninfo.conninfo_to_dict(url)
         options = f"{given.get('options', '')} {styles}".strip()
         return psycopg.connect(

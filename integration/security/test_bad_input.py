@@ -22,7 +22,7 @@ import pytest
 
 from integration.conftest import SOAK
 from integration.harness.wait import wait_for
-from integration.security.healthy import ALONE, AMONG, JOINED, HealthyClient
+from integration.security.healthy import ALONE, AMONG, CONNECTING, HealthyClient
 from integration.security.secured_broker import LISTENERS, SecuredBroker
 from integration.security.strangers import CORE, start_loiterers, start_strangers
 
@@ -122,7 +122,7 @@ class Scene:
         assert growth < GROWTH
         assert self._broker.complaints() == []
         if SOAK:
-            for phase in (JOINED, AMONG):
+            for phase in (CONNECTING, AMONG):
                 assert percentile(took[phase]) < 2 * percentile(took[ALONE]), f"the p99 {phase}"
 
 
@@ -160,7 +160,7 @@ def test_connections_that_never_authenticate_cost_little(
     for number in range(ROUNDS):
         scene.begin(ALONE)
         time.sleep(2 * WINDOW if SOAK else 0)
-        scene.begin(JOINED)
+        scene.begin(CONNECTING)
         with ExitStack() as stack:
             loiterers = [
                 stack.enter_context(start_loiterers(broker.door(name), seed + number, LOITERERS)) for name in names

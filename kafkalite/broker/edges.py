@@ -108,8 +108,8 @@ class Edges:
 
     ``reactor`` has the methods of Twisted's reactor that the network uses; ``clock`` tells the time of day as well;
     every random choice is drawn from ``rng``, and those that must be unpredictable are from ``secrets``. ``executor``
-    does what blocks. ``logins`` computes handshakes and passwords, and ``login_reactor`` watches the sockets until they
-    are done with (``None``: ``reactor`` does), also for clients that never log in. Without
+    does what blocks. ``logins`` computes handshakes and passwords, also for clients that never log in, and
+    ``login_reactor`` watches the sockets of clients until they have logged in (``None``: ``reactor`` does). Without
     ``guardian`` a session ends by its timeout. ``boot_id`` names the present boot of the machine, and is empty where it
     is unknown. ``znode_acls`` only where the broker protects the ZooKeeper tree (``zookeeper.set.acl``).
     """

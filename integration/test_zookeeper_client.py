@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from integration.harness.tree import Tree
 from integration.harness.wait import wait_for
 from kafkalite.broker.guardian_process import close_session
 from kafkalite.common.errors import StartupError
@@ -49,6 +50,7 @@ def connect(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> Iterator[Client
             zookeeper.connect_string + chroot,
             timeout_ms,
             10_000,
+            create_chroot=True,
             **options,  # type: ignore[arg-type]
         )
         clients.append(client)
@@ -63,6 +65,14 @@ def connect(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> Iterator[Client
 def end_session(zookeeper: EmbeddedZooKeeper, session: int, password: bytes) -> None:
     """End a session by another client; repeat it if the session's client reconnects meanwhile."""
     wait_for(lambda: close_session(zookeeper.connect_string, session, password, 4000), "the session ends")
+
+
+def test_a_client_does_not_create_a_mistyped_chroot(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> None:
+    client = KazooZkClient(loop.call_from_thread, f"{zookeeper.connect_string}/mistyped/deep")
+    with pytest.raises(StartupError, match=r"the chroot /mistyped/deep does not exist in 127\.0\.0\.1:\d+: correct"):
+        loop.run(client.start())
+    with Tree(zookeeper.connect_string) as tree:
+        assert "mistyped" not in tree.names("/")
 
 
 def test_a_missing_zookeeper_has_an_error_of_one_line(loop: BlockingLoop) -> None:
@@ -263,7 +273,7 @@ def test_the_client_tries_the_host_after_an_unreachable_one(zookeeper: EmbeddedZ
         silent.bind(("127.0.0.1", 0))
         silent.listen(0)
         hosts = f"127.0.0.1:{silent.getsockname()[1]},{zookeeper.connect_string}/hosts"
-        client = KazooZkClient(loop.call_from_thread, hosts, 2000, 20_000)
+        client = KazooZkClient(loop.call_from_thread, hosts, 2000, 20_000, create_chroot=True)
         loop.run(client.start())
         loop.run(client.create("/here"))
         loop.run(client.close())

@@ -42,7 +42,7 @@ def test_verify_passes_on_real_kafka_and_finds_planted_faults(
         )
         broker = subprocess.Popen(kafka_launcher()(config), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         loop = BlockingLoop()
-        client = KazooZkClient(loop.call_from_thread, connect, 6000)
+        client = KazooZkClient(loop.call_from_thread, connect, 6000, create_chroot=True)
         try:
             loop.run(client.start())
             wait_for(lambda: loop.run(client.exists("/controller")), "a controller", 60)

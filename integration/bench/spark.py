@@ -43,6 +43,8 @@ class SparkReadCell(FreshCell):
     job = "integration.bench.spark_job"
     verb = "read"
     connector = SPARK_KAFKA_4_1
+    rounds = 1
+    """A session has rounds of its own."""
     metrics = (
         Metric("rate", "rows/s", at_least=2.0),
         Metric("memory", "MB, driver and workers", at_most=1.25),

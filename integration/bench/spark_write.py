@@ -24,6 +24,8 @@ class SparkWriteCell(FreshCell):
     """Rows of a key and a value of ``size`` bytes, from the memory of the JVM into a topic."""
 
     group = WRITING
+    rounds = 1
+    """A session has rounds of its own."""
     metrics = (
         Metric("rate", "rows/s", at_least=1.5),
         Metric("cpu", "s, driver and workers"),

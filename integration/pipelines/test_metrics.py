@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -204,7 +205,7 @@ def test_the_sampler_gets_figures_of_brokers_topics_and_groups_by_kafkas_protoco
     group = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "readers"})
     group.commit(offsets=[TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 5)], asynchronous=False)
     group.close()
-    asked = ClusterFigures({"bootstrap.servers": cluster.bootstrap}, "told")
+    asked = ClusterFigures({"bootstrap.servers": cluster.bootstrap}, re.compile("told"))
 
     def figures() -> dict[str, Fields]:
         return {one.process: {**one.counters, **one.gauges} for one in asked.figures()}

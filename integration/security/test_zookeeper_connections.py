@@ -81,7 +81,9 @@ class Sessions:
         self._clients: list[KazooZkClient] = []
 
     def open(self, hosts: str, security: ZkSecurity, *, set_acl: bool = False, timeout_ms: int = 6000) -> KazooZkClient:
-        client = KazooZkClient(self.loop.call_from_thread, hosts, timeout_ms, 10_000, security, set_acl)
+        client = KazooZkClient(
+            self.loop.call_from_thread, hosts, timeout_ms, 10_000, security, set_acl, create_chroot=True
+        )
         self.loop.run(client.start())
         self._clients.append(client)
         return client

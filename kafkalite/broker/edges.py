@@ -149,6 +149,7 @@ class Edges:
             config.zookeeper_connection_timeout_ms,
             security,
             values["zookeeper.set.acl"],
+            create_chroot=True,
         )
         return cls(
             reactor=reactor,

@@ -1,7 +1,7 @@
 """What the doctor asks ZooKeeper: each server for its state, the limits of sessions, the time of a read, the tree.
 
 Answers to: ``org.apache.zookeeper.client.FourLetterWordMain`` (``srvr``). Blocking sockets, and the client of
-``zk/kazoo_client.py`` without a reactor. It writes nothing, and does not create the chroot.
+``zk/kazoo_client.py`` without a reactor. It writes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkalite.zk.blocking import BlockingLoop
 from kafkalite.zk.kazoo_client import KazooZkClient
 from kafkalite.zk.session_security import ZkSecurity
 from kafkalite.zk.verify import Tree
-from kafkalite.zk.zk_client import NoNodeError, ZkError
+from kafkalite.zk.zk_client import ZkError
 
 _CONNECT = struct.Struct("!iiqiqi16sB")
 _CONNECTED = struct.Struct("!ii")
@@ -36,29 +36,26 @@ def read_zookeeper(connect: str, security: ZkSecurity) -> tuple[ZooKeeperView, T
     usable = [server.address for server in servers if server.accepts and server.serves]
     if not usable:
         return replace(view, error="no server serves"), {}
-    hosts, _, chroot = connect.partition("/")
-    root = f"/{chroot}".rstrip("/")
+    _, slash, chroot = connect.partition("/")
     loop = BlockingLoop()
-    # Without the chroot, which the client would create where it is missing.
-    client = KazooZkClient(loop.call_from_thread, ",".join(usable), _TIMEOUT_MS, _TIMEOUT_MS, security)
+    hosts = ",".join(usable) + slash + chroot
+    client = KazooZkClient(loop.call_from_thread, hosts, _TIMEOUT_MS, _TIMEOUT_MS, security)
     try:
         loop.run(client.start())
         try:
             times = []
             for _ in range(_READS):
                 began = time.monotonic()
-                loop.run(client.exists(root or "/"))
+                loop.run(client.exists("/"))
                 times.append((time.monotonic() - began) * 1000)
-            tree = loop.run(read_tree(client, root or "/"), timeout=600)
+            tree = loop.run(read_tree(client), timeout=600)
         finally:
             loop.run(client.close())
-    except NoNodeError:
-        return replace(view, error=f"the chroot {root} does not exist in {hosts}"), {}
     except (ZkError, StartupError, OSError) as error:
         return replace(view, error=str(error)), {}
     limits = _session_limits(",".join(usable), security)
     view = replace(view, latency_ms=statistics.median(times), session_limits_ms=limits)
-    return view, {path[len(root) :] or "/": entry for path, entry in tree.items()}
+    return view, tree
 
 
 def _server(host: str, port: int, security: ZkSecurity) -> ZooKeeperServer:

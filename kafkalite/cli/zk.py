@@ -21,7 +21,14 @@ from kafkalite.zk.blocking import BlockingLoop
 from kafkalite.zk.kazoo_client import KazooZkClient
 from kafkalite.zk.stores.tree_protection import AclChange, TreeProtection
 from kafkalite.zk.verify import QUOTAS, verify
-from kafkalite.zk.zk_client import NoIdentityError, NoNodeError, NotAuthorizedError, ZnodeStat
+from kafkalite.zk.zk_client import (
+    NoIdentityError,
+    NoNodeError,
+    NotAuthorizedError,
+    NotEmptyError,
+    ZkError,
+    ZnodeStat,
+)
 from kafkalite.zk.znode_acls import Access
 from kafkalite.zk.znodes import config
 
@@ -126,17 +133,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--path {path}: the whole cluster needs it; name the znode below it that is wrong")
     loop = BlockingLoop()
     client = KazooZkClient(loop.call_from_thread, args.zookeeper, _CONNECT_TIMEOUT_MS, _CONNECT_TIMEOUT_MS, security)
-    loop.run(client.start())
     try:
-        if args.zk_command == "secure":
-            acls, secure = TreeProtection(client, client), args.acl == "secure"
-            work = acls.plan(secure=secure) if args.dry_run else acls.migrate(secure=secure)
-            return _print_acls(loop.run(work, timeout=600), args.json, args.dry_run)
-        if args.zk_command == "set":
-            return _print_set(path, loop.run(client.set(path, args.data.encode())), args.json)
-        tree = loop.run(read_tree(client, path), timeout=600)
-        if args.zk_command == "delete":
-            return _print_deleted(loop.run(_delete(client, sorted(tree, reverse=True)), timeout=600), args.json)
+        loop.run(client.start())
+        try:
+            return _perform(args, path, loop, client)
+        finally:
+            loop.run(client.close())
     except NotAuthorizedError as error:
         verb = _VERBS.get(args.zk_command, "read")
         raise StartupError(
@@ -145,12 +147,29 @@ def run(args: argparse.Namespace) -> int:
         ) from None
     except NoNodeError as error:
         raise StartupError(f"there is no znode {error.path}") from None
+    except NotEmptyError as error:
+        raise StartupError(
+            f"{error.path} is not empty: another client creates znodes below it; stop that client and delete again"
+        ) from None
     except NoIdentityError:
         raise StartupError(
             "ZooKeeper knows no identity of this client: does it ask for certificates or logins?"
         ) from None
-    finally:
-        loop.run(client.close())
+    except ZkError as error:
+        raise StartupError(f"ZooKeeper: {error}; the command stopped there and can be run again") from None
+
+
+def _perform(args: argparse.Namespace, path: str, loop: BlockingLoop, client: KazooZkClient) -> int:
+    """Run the command with a connected client. Raises :class:`ZkError`."""
+    if args.zk_command == "secure":
+        acls, secure = TreeProtection(client, client), args.acl == "secure"
+        work = acls.plan(secure=secure) if args.dry_run else acls.migrate(secure=secure)
+        return _print_acls(loop.run(work, timeout=600), args.json, args.dry_run)
+    if args.zk_command == "set":
+        return _print_set(path, loop.run(client.set(path, args.data.encode())), args.json)
+    tree = loop.run(read_tree(client, path), timeout=600)
+    if args.zk_command == "delete":
+        return _print_deleted(loop.run(_delete(client, sorted(tree, reverse=True)), timeout=600), args.json)
     return _print_tree(tree, args.json) if args.zk_command == "tree" else _print_faults(tree, args.json)
 
 

@@ -35,6 +35,7 @@ def register_users(connect: str, credentials: Mapping[str, Mapping[str, str]], s
         CONNECTION_TIMEOUT_MS,
         security,
         set_acl=security != OPEN,
+        create_chroot=True,
     )
     # Longer than the client's own limit, whose error names the address.
     loop.run(client.start(), 2 * CONNECTION_TIMEOUT_MS / 1000)

@@ -14,7 +14,7 @@ from kafkalite.log.log_segment import LogSegment
 from kafkalite.log.log_segments import LogSegments
 from kafkalite.log.producer_state import ProducerStateManager
 from kafkalite.log.values import AbortedTxn
-from kafkalite.record.batch import BatchHeader, CorruptRecordError
+from kafkalite.record.batch import NO_LEADER_EPOCH, BatchHeader, CorruptRecordError
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,10 @@ def recover_segment(
     segment.start_over()
     position = 0
     last_offset = segment.base_offset - 1
-    epoch = -1
     for at, header, data in checked_batches(fs, file.fd, 0, end):
         if (
             header.last_offset <= last_offset
-            or header.leader_epoch < min(epoch, 0)
+            or header.leader_epoch < NO_LEADER_EPOCH
             or not segment.fits(header.last_offset)
         ):
             break

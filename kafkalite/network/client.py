@@ -243,11 +243,7 @@ class BrokerConnection:
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         parts: list[Part] = [body] if isinstance(body, bytes) else body
         head = request_header(api_key, version, self._next_id, self.client_id)
-        self._output.append(_INT32.pack(len(head) + sum(map(len, parts))) + head, 4 + len(head))
-        for part in parts:
-            size = len(part)
-            if size:
-                self._output.append(part, size)
+        self._output.extend((_INT32.pack(len(head) + sum(map(len, parts))) + head, *parts))
 
     def close(self) -> None:
         """Close the connection; requests without an answer fail with :class:`ConnectionLost`."""

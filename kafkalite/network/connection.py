@@ -444,13 +444,13 @@ class Connection:
     def _end_refused(self, answer: bytes | None, why: str) -> None:
         self._muted = None
         self._send_frame(answer)
-        if self.output and not self._blocked and not self._warming:
+        if self.output.size and not self._blocked and not self._warming:
             self._write()
         self.close(why)
 
     def _send_frame(self, frame: bytes | None) -> None:
         if frame is not None:
-            self.output.append(_LENGTH.pack(len(frame)) + frame, 4 + len(frame))
+            self.output.extend((_LENGTH.pack(len(frame)) + frame,))
 
     def respond(self, request: Request, parts: list[Part] | None) -> None:
         """See :class:`kafkalite.network.request.Responder`."""
@@ -503,18 +503,12 @@ class Connection:
             self._unsent.append(times)
         self._traffic.answers += 1
         header = request.header
-        output = self.output
-        size = 4
-        for part in parts:
-            size += len(part)
+        size = 4 + sum(map(len, parts))
         if is_flexible(header.api_key, header.api_version) and header.api_key != _API_VERSIONS:
-            output.append(_HEAD.pack(size + 1, header.correlation_id) + b"\0", 9)
+            head = _HEAD.pack(size + 1, header.correlation_id) + b"\0"
         else:
-            output.append(_HEAD.pack(size, header.correlation_id), 8)
-        for part in parts:
-            count = len(part)
-            if count:
-                output.append(part, count)
+            head = _HEAD.pack(size, header.correlation_id)
+        self.output.extend((head, *parts))
 
     # Writing, and what depends on it.
 
@@ -522,15 +516,15 @@ class Connection:
         """Write what can be written; handle requests that had to wait; read again if reading was stopped."""
         self.dirty = False
         while not self.closed:
-            if self.output and not self._blocked and not self._warming:
-                self._write()
-            limits = self._server.limits
-            if self.closed or self._is_unread:
-                return
+            if self.output.size:
+                if not self._blocked and not self._warming:
+                    self._write()
+                if self.closed or self._is_unread:
+                    return
             backlog = self._backlog
             if backlog is None:
                 break
-            at_once = 1 if self._awaits_answers else limits.max_inflight_requests
+            at_once = 1 if self._awaits_answers else self._server.limits.max_inflight_requests
             if self._muted is not None or self._next - self._due >= at_once:
                 return
             self._backlog = None
@@ -620,7 +614,7 @@ class Connection:
     def abort(self, why: str) -> None:
         """See :class:`kafkalite.network.request.Responder`."""
         if not self.closed:
-            if self.output and not self._blocked and not self._warming:
+            if self.output.size and not self._blocked and not self._warming:
                 # Answers to the requests before the malformed one are sent, as far as the socket takes them at once.
                 self._write()
             self._drop(why)

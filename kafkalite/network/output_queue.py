@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 from enum import IntEnum
 
 from kafkalite.common.types import Buffer, FileRegion, Part
@@ -50,7 +51,11 @@ class RegionError(OSError):
 
 
 class OutputQueue:
-    """Parts in order. ``size`` counts the bytes that are not written yet, ``memory`` those of them not in files."""
+    """Parts in order, none of them empty.
+
+    ``size`` counts the bytes that are not written yet, and is 0 only where there is no part; ``memory`` counts those of
+    them that are not in files.
+    """
 
     __slots__ = ("_done", "_parts", "_regions", "memory", "size")
 
@@ -61,17 +66,18 @@ class OutputQueue:
         self.memory = 0
         self.size = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
-    def append(self, part: Part, size: int) -> None:
-        """Add a part of ``size`` bytes, which is not zero."""
-        self._parts.append(part)
-        self.size += size
-        if type(part) is FileRegion:
-            self._regions += 1
-        else:
-            self.memory += size
+    def extend(self, parts: Iterable[Part]) -> None:
+        """Add ``parts``. Empty ones are left out."""
+        for part in parts:
+            size = len(part)
+            if not size:
+                continue
+            self._parts.append(part)
+            self.size += size
+            if type(part) is FileRegion:
+                self._regions += 1
+            else:
+                self.memory += size
 
     def clear(self) -> None:
         """Drop all parts."""

@@ -273,7 +273,7 @@ class KafkaServer:
         idle = self.limits.idle_timeout
         before = self.now() - idle
         for connection in list(self._connections) if idle > 0 else ():
-            waits_for_us = connection.is_muted or (connection.outstanding and not connection.output)
+            waits_for_us = connection.is_muted or (connection.outstanding and not connection.output.size)
             # The controller's connection stays, because a new one would have no priority before its first request.
             if connection.last_active < before and not waits_for_us and not connection.info.is_of_controller:
                 connection.close(f"idle for more than {idle:g} s")
@@ -365,7 +365,7 @@ class KafkaServer:
         self._refused.clear()
         for connection in list(self._connections):
             connection.stop_reading()
-            if not connection.outstanding and not connection.output:
+            if not connection.outstanding and not connection.output.size:
                 connection.close("the broker stops")
         if self._connections and grace > 0:
             self._drained = Future()
@@ -381,7 +381,7 @@ class KafkaServer:
         drained = self._drained
         if drained is None or drained.called:
             return
-        if all(not connection.outstanding and not connection.output for connection in self._connections):
+        if all(not connection.outstanding and not connection.output.size for connection in self._connections):
             drained.callback(None)
 
 

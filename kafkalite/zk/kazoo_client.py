@@ -38,8 +38,9 @@ class KazooZkClient:
 
     All methods and callbacks belong to the reactor's thread. ``call_from_thread``: the reactor's ``callFromThread``.
     ``hosts``: ``host:port,host:port/chroot``. ``set_acl``: the znodes that this client creates are protected
-    (``zookeeper.set.acl``); needs an identity in ``security``. While the client is not connected, every request fails
-    at once with ``ConnectionLostError``.
+    (``zookeeper.set.acl``); needs an identity in ``security``. ``create_chroot``: :meth:`start` creates the chroot if
+    it is missing, as brokers do; other clients must not, because the name may be mistyped. While the client is not
+    connected, every request fails at once with ``ConnectionLostError``.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class KazooZkClient:
         security: ZkSecurity = OPEN,
         set_acl: bool = False,
         latency: RecentTimes | None = None,
+        *,
+        create_chroot: bool = False,
     ) -> None:
         self.latency = RecentTimes() if latency is None else latency
         """How long ZooKeeper took to answer."""
@@ -61,6 +64,7 @@ class KazooZkClient:
         self.session_timeout_ms = session_timeout_ms
         self._connection_timeout = connection_timeout_ms / 1000
         self._set_acl = set_acl
+        self._create_chroot = create_chroot
         self._call_from_thread = call_from_thread
         self._lane = ReactorLane(call_from_thread)
         self._listeners: list[Callable[[SessionState], None]] = []
@@ -70,7 +74,7 @@ class KazooZkClient:
         self._chroot = str(self._kazoo.chroot)
 
     async def start(self) -> None:
-        """Connect, and create the chroot if it is missing. Raises :class:`StartupError` if no server answers."""
+        """Connect. Raises :class:`StartupError` if no server answers, or if the chroot is missing."""
         self._started = Future()
         timer = threading.Timer(self._connection_timeout, self._lane.put, (self._start_timed_out,))
         timer.daemon = True
@@ -78,7 +82,13 @@ class KazooZkClient:
         self._kazoo.start_async()
         try:
             await self._started
-            await self._create_chroot()
+            if self._create_chroot:
+                await self._ensure_chroot()
+            elif self._chroot and await self.exists("/") is None:
+                raise StartupError(
+                    f"the chroot {self._chroot} does not exist in {self.hosts.partition('/')[0]}: correct its name, or "
+                    "start a broker, which creates it"
+                )
         except BaseException:
             await self.close()
             raise
@@ -204,7 +214,7 @@ class KazooZkClient:
                 results.append(_stat(result) if isinstance(op, zk_client.SetData) else None)
         return results
 
-    async def _create_chroot(self) -> None:
+    async def _ensure_chroot(self) -> None:
         parts = [part for part in self._chroot.split("/") if part]
         works = []
         for depth in range(1, len(parts) + 1):

@@ -44,10 +44,10 @@ def test_reading_ahead_says_what_cannot_be_read() -> None:
 
 def test_a_long_cold_region_is_cut_into_windows() -> None:
     queue = OutputQueue()
-    queue.append(FileRegion(9, 100, 2 * WINDOW + 5, None, True), 2 * WINDOW + 5)
+    queue.extend([FileRegion(9, 100, 2 * WINDOW + 5, None, True)])
     seen = []
     with memory_files():
-        while queue:
+        while queue.size:
             assert queue.write(FakeSocket()) == WriteResult.COLD
             region = queue.cold_region()
             seen.append((region.position, region.count))
@@ -60,7 +60,7 @@ def test_one_write_sends_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("kafkalite.network.output_queue.TURN", 1000)
     queue = OutputQueue()
     for _ in range(10):
-        queue.append(FileRegion(9, 0, 500, None), 500)
+        queue.extend([FileRegion(9, 0, 500, None)])
     monkeypatch.setattr("kafkalite.network.output_queue.send_file", lambda _sock, _fd, _position, count: count)
     sizes = []
     while queue.write(FakeSocket()) is WriteResult.BLOCKED:
@@ -70,10 +70,9 @@ def test_one_write_sends_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPat
 
 def test_a_queue_forgets_everything() -> None:
     queue = OutputQueue()
-    queue.append(b"abc", 3)
-    queue.append(FileRegion(9, 0, 10, None), 10)
+    queue.extend([b"abc", FileRegion(9, 0, 10, None)])
     queue.clear()
-    assert (queue.size, bool(queue)) == (0, False)
+    assert (queue.size, queue.memory) == (0, 0)
     assert queue.write(FakeSocket()) is WriteResult.ALL
 
 
@@ -83,9 +82,7 @@ def test_small_regions_leave_with_what_surrounds_them(tmp_path: Path, size: int,
     path.write_bytes(bytes(range(256)) * 100)
     queue, sock = OutputQueue(), Taker()
     with path.open("rb") as file:
-        queue.append(b"head", 4)
-        queue.append(FileRegion(file.fileno(), 3, size, file), size)
-        queue.append(b"tail", 4)
+        queue.extend([b"head", FileRegion(file.fileno(), 3, size, file), b"tail"])
         assert queue.write(sock) is WriteResult.ALL
     assert b"".join(sock.taken) == b"head" + path.read_bytes()[3 : 3 + size] + b"tail"
     assert len(sock.taken) == sends
@@ -103,13 +100,12 @@ def test_the_rest_of_a_region_that_is_copied_is_all_that_counts_as_memory(
     )
     with path.open("rb") as file:
         queue = OutputQueue()
-        queue.append(b"head", 4)
-        queue.append(FileRegion(file.fileno(), 0, 100_000, file), 100_000)
+        queue.extend([b"head", FileRegion(file.fileno(), 0, 100_000, file)])
         monkeypatch.setattr("kafkalite.network.output_queue.TURN", 50_000)
         sock = FakeSocket()
         assert queue.write(sock) is WriteResult.BLOCKED
         assert (queue.size, queue.memory) == (SMALL // 2, 0)
-        queue.append(b"tail", 4)
+        queue.extend([b"tail"])
         assert queue.write(sock) is WriteResult.ALL
     assert sock.sent == b"head" + (bytes(range(256)) * 400)[100_000 - SMALL // 2 : 100_000] + b"tail"
     assert (queue.size, queue.memory) == (0, 0)
@@ -117,7 +113,7 @@ def test_the_rest_of_a_region_that_is_copied_is_all_that_counts_as_memory(
 
 def test_a_region_that_cannot_be_read_is_left_to_sendfile() -> None:
     queue = OutputQueue()
-    queue.append(FileRegion(-1, 0, 10, None), 10)
+    queue.extend([FileRegion(-1, 0, 10, None)])
     with pytest.raises(OSError):
         queue.write(Taker())
 
@@ -139,7 +135,7 @@ def test_a_file_that_fails_is_told_from_a_socket_that_does(
     path.write_bytes(bytes(size))
     with path.open("rb") as file:
         queue = OutputQueue()
-        queue.append(FileRegion(file.fileno(), 5, 25, file), 25)
+        queue.extend([FileRegion(file.fileno(), 5, 25, file)])
         with pytest.raises(RegionError, match=rf"{path} cannot be read at byte 5: .*{why}"):
             queue.write(Taker())
 

@@ -266,8 +266,7 @@ def test_more_that_follows_is_sent_with_what_it_follows() -> None:
 
 def queue(*parts: bytes | FileRegion) -> OutputQueue:
     output = OutputQueue()
-    for part in parts:
-        output.append(part, len(part))
+    output.extend(parts)
     return output
 
 
@@ -284,7 +283,7 @@ def test_an_output_queue_is_written_as_on_a_plain_socket(tmp_path: Path) -> None
         below = wire(client)
         found = bytearray()
         rounds = 0
-        while output:
+        while output.size:
             below.room = 70_000 + 13 * rounds
             rounds += 1
             assert output.write(client) in (WriteResult.BLOCKED, WriteResult.ALL)
@@ -299,7 +298,7 @@ def test_what_is_added_behind_a_blocked_piece_follows_it() -> None:
     output = queue(b"a" * 50_000)
     wire(client).room = 10
     assert output.write(client) == WriteResult.BLOCKED
-    output.append(b"b" * 50_000, 50_000)
+    output.extend([b"b" * 50_000])
     wire(client).room = 1 << 20
     assert output.write(client) == WriteResult.ALL
     assert read_all(server) == b"a" * 50_000 + b"b" * 50_000

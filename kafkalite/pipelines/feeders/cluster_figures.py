@@ -55,11 +55,11 @@ class ClusterFigures:
     """Requests with librdkafka's ``settings``, for the topics whose names match ``topics``. Figures without an answer
     are left out of a round, and logged."""
 
-    def __init__(self, settings: Mapping[str, str], topics: str = "") -> None:
+    def __init__(self, settings: Mapping[str, str], topics: re.Pattern[str]) -> None:
         from confluent_kafka.admin import AdminClient
 
         self._settings = settings
-        self._wanted = re.compile(topics)
+        self._wanted = topics
         self._admin = AdminClient({**settings, "log_level": 0})
         self._log_dirs: Any = None
 

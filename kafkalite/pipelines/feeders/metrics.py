@@ -145,7 +145,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--process", type=_watched, action="append", default=[], metavar="NAME[:GROUP]=PID")
     parser.add_argument("--match", type=_match, action="append", default=[], metavar="GROUP=EXPRESSION")
     parser.add_argument("--cluster", action="store_true", help="the cluster's own figures, too")
-    parser.add_argument("--topics", default="", metavar="EXPRESSION", help="of the cluster: only these topics")
+    parser.add_argument(
+        "--topics", type=_expression, default="", metavar="EXPRESSION", help="of the cluster: only these topics"
+    )
     parser.add_argument(
         "--property", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="of librdkafka's clients"
     )
@@ -196,12 +198,21 @@ def sample(
 def _watched(text: str) -> Watched:
     name, pid = _pair(text)
     process, _, group = name.partition(":")
+    if not pid.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}': '{pid}' is not the number of a process")
     return Watched(process, group or None, int(pid))
 
 
 def _match(text: str) -> tuple[str, re.Pattern[str]]:
     group, expression = _pair(text)
-    return group, re.compile(expression)
+    return group, _expression(expression)
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a regular expression: {error}") from None
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -59,8 +59,20 @@ def test_flags() -> None:
     assert args.match == [("all", re.compile("python.*x"))]
 
 
-@pytest.mark.parametrize("flags", [["--process", "a"], ["--process", "a=b"], ["--match", "=x"], ["--property", "a="]])
-def test_flags_that_make_no_sense(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--process", "a"], "'a' is not NAME=VALUE"),
+        (["--process", "a=b"], "'b' is not the number of a process"),
+        (["--match", "=x"], "'=x' is not NAME=VALUE"),
+        (["--match", "all=("], "'(' is not a regular expression"),
+        (["--topics", "["], "'[' is not a regular expression"),
+        (["--property", "a="], "'a=' is not NAME=VALUE"),
+    ],
+)
+def test_flags_that_make_no_sense(flags: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         build_parser().parse_args(["--bootstrap-server", "b", *flags])
-    assert flags[0] in capsys.readouterr().err
+    complaint = capsys.readouterr().err
+    assert flags[0] in complaint
+    assert why in complaint

@@ -21,6 +21,7 @@ from kafkalite.common.errors import StartupError
 if TYPE_CHECKING:
     from kafkalite.embedded.security import ClusterSecurity
 
+_NEW_BROKERS = 3
 EXAMPLES = (
     "kafkalite cluster start --dir cluster --brokers 3 --port-base 9092 --detach",
     "kafkalite cluster start --dir cluster --secure --detach",
@@ -36,7 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("cluster", help="start, stop or show a local cluster, or have a broker fail")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     start = actions.add_parser("start", help="start ZooKeeper and brokers; what stood in --dir goes on")
-    start.add_argument("--brokers", type=int, default=3, metavar="N")
+    start.add_argument("--brokers", type=int, metavar="N", help="as many as --dir has, or 3 in a new one")
     start.add_argument(
         "--port-base", type=int, default=0, metavar="PORT", help="of the first broker; without it, free ports"
     )
@@ -87,9 +88,11 @@ def start(args: argparse.Namespace) -> int:
     from kafkalite.embedded.security import ADMIN, FOLDER, USERS
     from kafkalite.embedded.state import broker_process, read_brokers, read_overrides
 
-    if args.brokers < 1:
-        raise StartupError(f"--brokers {args.brokers}: at least 1")
-    running = [broker.id for broker in read_brokers(args.dir) if broker_process(broker).is_alive()]
+    known = read_brokers(args.dir)
+    count = len(known) or _NEW_BROKERS if args.brokers is None else args.brokers
+    if count < 1:
+        raise StartupError(f"--brokers {count}: at least 1")
+    running = [broker.id for broker in known if broker_process(broker).is_alive()]
     if running:
         raise StartupError(f"brokers {running} of {args.dir} are running: kafkalite cluster stop --dir {args.dir}")
     security = _security(args)
@@ -97,7 +100,7 @@ def start(args: argparse.Namespace) -> int:
         raise StartupError("--allow-changes is for the page: give --dashboard, too")
     cluster = LocalCluster(
         args.dir,
-        args.brokers,
+        count,
         security=security,
         metrics=True,
         port_base=args.port_base,
@@ -111,7 +114,7 @@ def start(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: stopped.set() if cluster.is_ready else interrupt())
     cluster.start()
     where = args.dir / "cluster.json"
-    print(f"{args.brokers} brokers at {cluster.bootstrap}, ZooKeeper at {cluster.zookeeper} ({where})", flush=True)
+    print(f"{count} brokers at {cluster.bootstrap}, ZooKeeper at {cluster.zookeeper} ({where})", flush=True)
     if cluster.security is not None:
         files = " and ".join(str(args.dir / FOLDER / f"{user}.properties") for user in USERS)
         print(f"client properties of the users {' and '.join(USERS)}: {files}", flush=True)

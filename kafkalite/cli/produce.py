@@ -153,7 +153,7 @@ def parse_line(line: bytes, properties: dict[str, str], number: int = 0) -> Line
     key: bytes | None = None
     if is_true(properties["parse.timestamp"]):
         text = take(properties["timestamp.delimiter"], "timestamp")
-        timestamp = int(text) if text else None
+        timestamp = parse_timestamp(text, number) if text else None
     if is_true(properties["parse.headers"]):
         text = take(properties["headers.delimiter"], "headers")
         if text and text != marker:
@@ -166,6 +166,15 @@ def parse_line(line: bytes, properties: dict[str, str], number: int = 0) -> Line
             key = None
     value: bytes | None = None if rest == marker else rest
     return Line(timestamp, headers, key, value)
+
+
+def parse_timestamp(text: bytes, number: int) -> int:
+    """Milliseconds since 1970. Raises :class:`UsageError` with the line's number for any other text."""
+    try:
+        return int(text)
+    except ValueError:
+        shown = text.decode(errors="replace")
+        raise UsageError(f"timestamp {shown!r} on line number {number}: expected milliseconds") from None
 
 
 def parse_header(pair: bytes, properties: dict[str, str], number: int) -> tuple[str, bytes | None]:

@@ -93,8 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
 def generate(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """``--generate``: print the current assignment and one that spreads it over ``--broker-list``."""
-    document = json.loads(args.topics_to_move_json_file.read_text())
-    topics = [entry["topic"] for entry in document["topics"]]
+    topics = read_topics(args.topics_to_move_json_file)
     wanted = [int(broker) for broker in args.broker_list.split(",")]
     if len(set(wanted)) != len(wanted):
         raise UsageError(f"--broker-list {args.broker_list}: a broker stands twice")
@@ -289,6 +288,14 @@ def by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[int
     return [column[row] for row in range(max(map(len, columns))) for column in columns if row < len(column)]
 
 
+def read_topics(path: Path) -> list[str]:
+    """Read Kafka's JSON of topics to move. Raises :class:`UsageError` if the file has another content."""
+    try:
+        return [str(entry["topic"]) for entry in json.loads(path.read_text())["topics"]]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}: not a list of topics ({type(error).__name__}: {error})") from None
+
+
 def read_assignment(path: Path) -> Assignment:
     """Read Kafka's reassignment JSON. Raises :class:`UsageError` if the file has another content."""
     try:
@@ -311,6 +318,8 @@ def read_log_dirs(path: Path) -> dict[ReplicaPlace, str]:
         log_dirs = entry.get("log_dirs")
         if log_dirs is None:
             continue
+        if not isinstance(log_dirs, list):
+            raise UsageError(f"{path}: {entry['topic']}-{entry['partition']}: its log_dirs are no list")
         if len(log_dirs) != len(entry["replicas"]):
             raise UsageError(
                 f"{path}: {entry['topic']}-{entry['partition']} has {len(entry['replicas'])} replicas, "

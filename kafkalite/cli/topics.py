@@ -30,6 +30,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
+_MOST_REPLICAS = (1 << 15) - 1
 FILTERS = ("under_replicated_partitions", "unavailable_partitions", "at_min_isr_partitions", "under_min_isr_partitions")
 EXAMPLES = (
     "kafkalite topics --bootstrap-server localhost:9092 --create --topic flights --partitions 3 --replication-factor 3",
@@ -77,6 +78,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the action of the arguments."""
     if args.action in ("create", "alter", "delete") and not args.topic:
         raise UsageError(f"--{args.action} needs --topic")
+    if args.partitions is not None and args.partitions < 1:
+        raise UsageError(f"--partitions {args.partitions}: at least 1")
+    if args.replication_factor is not None and not 1 <= args.replication_factor <= _MOST_REPLICAS:
+        raise UsageError(f"--replication-factor {args.replication_factor}: from 1 to {_MOST_REPLICAS}")
     if args.replica_assignment and (args.replication_factor or (args.partitions and args.action == "create")):
         raise UsageError("--replica-assignment stands instead of --partitions and --replication-factor")
     if args.action == "alter" and not args.partitions:

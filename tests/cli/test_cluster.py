@@ -59,6 +59,14 @@ def test_a_later_start_keeps_the_overrides(tmp_path: Path, started: list[LocalCl
     assert LocalCluster.running(tmp_path).overrides == expected
 
 
+def test_a_later_start_has_as_many_brokers(tmp_path: Path, started: list[LocalCluster]) -> None:
+    for flags, expected in (((), [1, 2, 3]), (("--brokers", "2"), [1, 2]), ((), [1, 2])):
+        assert main(["cluster", "start", "--dir", str(tmp_path), "--detach", *flags]) == 0
+        assert started[-1].broker_ids == expected
+        brokers = [BrokerAddress(each, "localhost", 1, 0, str(tmp_path / f"broker-{each}")) for each in expected]
+        write_state(tmp_path, "localhost:2", brokers)
+
+
 def test_an_open_cluster_stays_open(
     tmp_path: Path, started: list[LocalCluster], capsys: pytest.CaptureFixture[str]
 ) -> None:

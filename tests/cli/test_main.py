@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -86,6 +87,11 @@ def test_an_alias_is_its_command(alias: str, command: str, capsys: pytest.Captur
         (["configs", *BOOTSTRAP, "--describe"], "say what"),
         (["topics", *BOOTSTRAP, "--create"], "--create needs --topic"),
         (["topics", *BOOTSTRAP, "--alter", "--topic", "t"], "--alter needs --partitions"),
+        (["topics", *BOOTSTRAP, "--create", "--topic", "t", "--partitions", "0"], "--partitions 0: at least 1"),
+        (
+            ["topics", *BOOTSTRAP, "--create", "--topic", "t", "--replication-factor", "0"],
+            "--replication-factor 0: from 1 to 32767",
+        ),
         (
             ["topics", *BOOTSTRAP, "--create", "--topic", "t", "--replica-assignment", "1:2", "--partitions", "1"],
             "stands instead of",
@@ -114,6 +120,7 @@ def test_flags_that_make_no_sense_together(
         (StartupError("port 1 is in use"), "port 1 is in use"),
         (OSError("no\nroute"), "no route"),
         (ValueError(), "ValueError"),
+        (re.error("missing )", "(", 0), "'(' is not a regular expression: missing )"),
     ],
 )
 def test_what_the_user_can_change_is_one_line(

@@ -44,6 +44,7 @@ def test_lines(properties: dict[str, str], line: bytes, expected: Line) -> None:
         ({"parse.headers": "true"}, b"a:1", "no headers delimiter"),
         ({"parse.headers": "true"}, b"a\tv", "no header key separator found in 'a' on line number 7"),
         ({"parse.timestamp": "true"}, b"12", "no timestamp delimiter"),
+        ({"parse.timestamp": "true"}, b"noon\tx", "timestamp .noon. on line number 7: expected milliseconds"),
     ],
 )
 def test_lines_that_are_refused(properties: dict[str, str], line: bytes, complaint: str) -> None:

@@ -11,7 +11,17 @@ import pytest
 
 from kafkalite.cli import reassign_throttles
 from kafkalite.cli.main import UsageError
-from kafkalite.cli.reassign import by_rack, cancel, execute, list_moves, propose, read_assignment, read_log_dirs, verify
+from kafkalite.cli.reassign import (
+    by_rack,
+    cancel,
+    execute,
+    list_moves,
+    propose,
+    read_assignment,
+    read_log_dirs,
+    read_topics,
+    verify,
+)
 from kafkalite.cli.reassign_log_dirs import ReplicaPlace
 from kafkalite.cli.reassign_throttles import Throttles, throttles_of
 from kafkalite.common.errors import ApiError, ErrorCode
@@ -74,6 +84,14 @@ def test_files_that_are_something_else(text: str, tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(UsageError, match=r"moves\.json: "):
         read_assignment(file)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"topics": ["t"]}', '{"topics": 1}'])
+def test_files_that_list_no_topics_to_move(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "topics.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"topics\.json: not a list of topics"):
+        read_topics(file)
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,6 +259,10 @@ def test_the_log_dirs_of_a_file(tmp_path: Path) -> None:
     assert read_log_dirs(write(tmp_path / "f", (0, [1, 2]))) == {}
     with pytest.raises(UsageError, match="t-0 has 2 replicas, but 1 log_dirs"):
         read_log_dirs(with_log_dirs(tmp_path / "f", "any"))
+    file = tmp_path / "f"
+    file.write_text('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": 1}]}')
+    with pytest.raises(UsageError, match="t-0: its log_dirs are no list"):
+        read_log_dirs(file)
 
 
 def test_moves_begin_once_their_brokers_have_the_replicas(

@@ -209,7 +209,7 @@ def test_a_coordinator_that_lost_its_claim_cannot_write() -> None:
     stale = Claim(claim.base, claim.broker_id, claim.epoch, claim.epoch_version, other_client.session)
     with pytest.raises(ClaimLostError):
         run(other.write(stale, EXAMPLE, stored.version))
-    assert run(other.write(newer, EXAMPLE, stored.version))
+    assert run(other.write(newer, EXAMPLE, stored.version)).metadata == EXAMPLE
 
 
 def test_removal_spares_what_was_used_meanwhile() -> None:

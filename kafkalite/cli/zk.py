@@ -22,10 +22,12 @@ from kafkalite.zk.kazoo_client import KazooZkClient
 from kafkalite.zk.stores.tree_protection import AclChange, TreeProtection
 from kafkalite.zk.verify import QUOTAS, verify
 from kafkalite.zk.zk_client import (
+    ConnectionLostError,
     NoIdentityError,
     NoNodeError,
     NotAuthorizedError,
     NotEmptyError,
+    SessionExpiredError,
     ZkError,
     ZnodeStat,
 )
@@ -155,8 +157,12 @@ def run(args: argparse.Namespace) -> int:
         raise StartupError(
             "ZooKeeper knows no identity of this client: does it ask for certificates or logins?"
         ) from None
+    except (ConnectionLostError, SessionExpiredError) as error:
+        raise StartupError(
+            f"the connection to ZooKeeper was lost at {error.path}: the command stopped there; run it again"
+        ) from None
     except ZkError as error:
-        raise StartupError(f"ZooKeeper: {error}; the command stopped there and can be run again") from None
+        raise StartupError(f"ZooKeeper refuses the request: {error}") from None
 
 
 def _perform(args: argparse.Namespace, path: str, loop: BlockingLoop, client: KazooZkClient) -> int:

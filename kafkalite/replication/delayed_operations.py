@@ -135,7 +135,7 @@ class DelayedFetch(DelayedOperation):
     answer at once.
     """
 
-    __slots__ = ("_quota", "_refresh", "_stats", "index", "on_done", "params", "results", "size", "watch")
+    __slots__ = ("_is_read", "_quota", "_refresh", "_stats", "index", "on_done", "params", "results", "size", "watch")
 
     def __init__(
         self,
@@ -155,6 +155,8 @@ class DelayedFetch(DelayedOperation):
         self.index = {result.topic_partition: position for position, result in enumerate(results)}
         self.watch = watch
         self._refresh = refresh
+        self._is_read = False
+        """Whether all news was read just before the completion."""
         self._quota = quota
         self.on_done: Callable[[list[FetchResult]], object] | None = on_done
 
@@ -173,9 +175,9 @@ class DelayedFetch(DelayedOperation):
         # What is news to one reader may be behind an open transaction for readers of committed records, or held back by
         # a quota from a follower that is out of sync.
         if self.params.min_bytes > 1 or self.params.isolation or self._is_held_back():
-            if self._refresh(self) or self.size >= self.params.min_bytes:
-                self.complete()
-            return
+            self._is_read = self._refresh(self) or self.size >= self.params.min_bytes
+            if not self._is_read:
+                return
         self.complete()
 
     def _is_held_back(self) -> bool:
@@ -188,7 +190,8 @@ class DelayedFetch(DelayedOperation):
             self._stats.consumer_expired += 1
 
     def on_complete(self) -> None:
-        self._refresh(self)
+        if not self._is_read:
+            self._refresh(self)
         self.watch.waiting = None
         done, results = self.on_done, self.results
         self.on_done, self.results = None, []

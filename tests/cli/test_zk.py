@@ -60,7 +60,8 @@ def test_delete_says_that_another_client_creates_znodes_there(
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (ConnectionLostError(GROUP), f"ZooKeeper: ConnectionLostError {GROUP}; the command stopped there"),
+        (ConnectionLostError(GROUP), f"the connection to ZooKeeper was lost at {GROUP}: the command stopped there"),
+        (ZkError(GROUP, "BadArgumentsError:"), f"ZooKeeper refuses the request: BadArgumentsError: {GROUP}"),
         (NotAuthorizedError(GROUP), f"ZooKeeper does not let this client read {GROUP}: give the identity"),
     ],
 )

@@ -148,9 +148,9 @@ class Session:
             self.partitions[tp] = FetchPartition("t", TOPIC_ID, n, -1, 0)
             self.manager.replicas.watch(self.watch, tp)
 
-    def fetch(self, *changed: FetchPartition, max_wait_ms: int = 0) -> list[list[FetchResult]]:
+    def fetch(self, *changed: FetchPartition, max_wait_ms: int = 0, **params: Any) -> list[list[FetchResult]]:
         answers: list[list[FetchResult]] = []
-        self.manager.fetch(FetchParams(max_wait_ms=max_wait_ms, watch=self.watch), changed, answers.append)
+        self.manager.fetch(FetchParams(max_wait_ms=max_wait_ms, watch=self.watch, **params), changed, answers.append)
         return answers
 
 
@@ -176,6 +176,17 @@ def test_a_session_looks_only_at_what_has_news(alone: SimCluster, session: Sessi
     ((clean,),) = session.fetch(moved)
     assert clean.size == 0
     assert session.fetch() == [[]]
+
+
+def test_a_session_that_waits_for_committed_records_reads_them_once(alone: SimCluster, session: Session) -> None:
+    session.fetch(*session.partitions.values())
+    metrics = alone[1].manager.partitions[TP].metrics
+    waiting = session.fetch(max_wait_ms=1000, isolation=1)
+    before = metrics.total_fetch_requests
+    alone[1].produce("x")
+    ((answer,),) = waiting
+    assert read([answer]) == ["x"]
+    assert metrics.total_fetch_requests == before + 1
 
 
 def test_a_forgotten_partition_and_a_session_that_ends(alone: SimCluster, session: Session) -> None:

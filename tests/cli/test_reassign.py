@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,20 +79,21 @@ def test_too_few_brokers_to_propose() -> None:
         propose({TopicPartition("t", 0): [1, 2]}, [3], {}, random.Random(1))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"partitions": [{"topic": "t"}]}', '{"partitions": []}'])
-def test_files_that_are_something_else(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        *((read, text) for read in (read_assignment, read_topics) for text in ("", "[]", "{}")),
+        (read_assignment, '{"partitions": [{"topic": "t"}]}'),
+        (read_assignment, '{"partitions": []}'),
+        (read_topics, '{"topics": ["t"]}'),
+        (read_topics, '{"topics": 1}'),
+    ],
+)
+def test_files_that_are_something_else(read: Callable[[Path], object], text: str, tmp_path: Path) -> None:
     file = tmp_path / "moves.json"
     file.write_text(text)
     with pytest.raises(UsageError, match=r"moves\.json: "):
-        read_assignment(file)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"topics": ["t"]}', '{"topics": 1}'])
-def test_files_that_list_no_topics_to_move(text: str, tmp_path: Path) -> None:
-    file = tmp_path / "topics.json"
-    file.write_text(text)
-    with pytest.raises(UsageError, match=r"topics\.json: not a list of topics"):
-        read_topics(file)
+        read(file)
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,6 +108,15 @@ def read_properties(path: Path | None) -> dict[str, str]:
     return {name: value.rstrip() for name, value in load_properties(path).items()}
 
 
+@contextmanager
+def file_is(path: Path, what: str) -> Iterator[None]:
+    """Raises :class:`UsageError` if the JSON that is read from ``path`` meanwhile is not ``what``."""
+    try:
+        yield
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}: not {what} ({type(error).__name__}: {error})") from None
+
+
 def with_login(properties: Mapping[str, str]) -> dict[str, str]:
     """``properties`` with user and password in librdkafka's names instead of Java's ``sasl.jaas.config``.
 

@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, print_json
+from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, file_is, print_json
 from kafkalite.cli.main import UsageError
 
 EXAMPLES = ("kafkalite delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json",)
@@ -35,14 +35,12 @@ def run(args: argparse.Namespace) -> int:
     from kafka import TopicPartition
 
     targets: dict[TopicPartition, int] = {}
-    try:
+    with file_is(args.offset_json_file, "a list of offsets"):
         for entry in json.loads(args.offset_json_file.read_text())["partitions"]:
             tp = TopicPartition(entry["topic"], int(entry["partition"]))
             if tp in targets:
                 raise UsageError(f"{args.offset_json_file}: {tp.topic}-{tp.partition} stands twice")
             targets[tp] = int(entry["offset"])
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UsageError(f"{args.offset_json_file}: not a list of offsets ({type(error).__name__}: {error})") from None
     if not args.json:
         print("Executing records delete operation")
     with admin_client(args) as admin:

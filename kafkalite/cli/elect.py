@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, kafka_error, print_json
+from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, file_is, kafka_error, print_json
 from kafkalite.cli.main import UsageError
 from kafkalite.common.errors import ApiError, ErrorCode
 
@@ -77,11 +77,7 @@ def partitions(args: argparse.Namespace) -> dict[str, list[int]] | None:
             raise UsageError("--topic needs --partition")
         return {args.topic: [args.partition]}
     named: dict[str, list[int]] = {}
-    try:
+    with file_is(args.path_to_json_file, "a list of partitions"):
         for entry in json.loads(args.path_to_json_file.read_text())["partitions"]:
             named.setdefault(entry["topic"], []).append(int(entry["partition"]))
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{args.path_to_json_file}: not a list of partitions ({type(error).__name__}: {error})"
-        ) from None
     return named

@@ -128,19 +128,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ApiError, ConfigError, StartupError, OSError, ValueError) as error:
-        return fail(args.command, str(error) or type(error).__name__)
+        return fail(args.command, error)
     except re.error as error:
-        return fail(args.command, f"{error.pattern!r} is not a regular expression: {error}")
+        return fail(args.command, ValueError(f"{error.pattern!r} is not a regular expression: {error}"))
     except Exception as error:
         # The client libraries have their own exception classes; importing them here would slow every broker start.
         if type(error).__module__.split(".")[0] in ("kafka", "confluent_kafka", "cimpl", "kazoo"):
-            return fail(args.command, str(error) or type(error).__name__)
+            return fail(args.command, error)
         raise
 
 
-def fail(command: str, why: str) -> int:
+def fail(command: str, error: Exception) -> int:
     """Print in one line what went wrong; returns exit code 1."""
-    print(f"kafkalite {command}: {' '.join(why.split())}", file=sys.stderr)
+    text = " ".join(str(error).split()) or type(error).__name__
+    print(f"kafkalite {command}: {text}", file=sys.stderr)
     return 1
 
 

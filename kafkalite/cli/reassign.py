@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, print_json
+from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, file_is, print_json
 from kafkalite.cli.main import UsageError
 from kafkalite.cli.reassign_log_dirs import ANY, ReplicaPlace, cancel_moves, move_states, start_moves
 from kafkalite.cli.reassign_throttles import (
@@ -290,22 +290,17 @@ def by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[int
 
 def read_topics(path: Path) -> list[str]:
     """Read Kafka's JSON of topics to move. Raises :class:`UsageError` if the file has another content."""
-    try:
+    with file_is(path, "a list of topics"):
         return [str(entry["topic"]) for entry in json.loads(path.read_text())["topics"]]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UsageError(f"{path}: not a list of topics ({type(error).__name__}: {error})") from None
 
 
 def read_assignment(path: Path) -> Assignment:
     """Read Kafka's reassignment JSON. Raises :class:`UsageError` if the file has another content."""
-    try:
-        document = json.loads(path.read_text())
+    with file_is(path, "a reassignment"):
         assignment = {
             TopicPartition(entry["topic"], int(entry["partition"])): [int(i) for i in entry["replicas"]]
-            for entry in document["partitions"]
+            for entry in json.loads(path.read_text())["partitions"]
         }
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UsageError(f"{path}: not a reassignment ({type(error).__name__}: {error})") from None
     if not assignment:
         raise UsageError(f"{path}: the partitions list is empty")
     return assignment

@@ -22,37 +22,34 @@ class CommandClient(MemoryZkClient):
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> MemoryZooKeeper:
-    server = MemoryZooKeeper()
-    client = MemoryZkClient(server)
+def client(monkeypatch: pytest.MonkeyPatch) -> CommandClient:
+    client = CommandClient(MemoryZooKeeper())
     for path in ("/consumers", GROUP, f"{GROUP}/offsets"):
         client.create(path, b"data")
-    monkeypatch.setattr("kafkalite.cli.zk.KazooZkClient", lambda *_: CommandClient(server))
-    return server
+    monkeypatch.setattr("kafkalite.cli.zk.KazooZkClient", lambda *_: client)
+    return client
 
 
 def zk(*arguments: str) -> int:
     return main(["zk", arguments[0], "--zookeeper", "memory:2181", *arguments[1:]])
 
 
-def test_delete_takes_a_znode_and_all_below_it(server: MemoryZooKeeper, capsys: pytest.CaptureFixture[str]) -> None:
+def test_delete_takes_a_znode_and_all_below_it(client: CommandClient, capsys: pytest.CaptureFixture[str]) -> None:
     assert zk("delete", "--path", GROUP) == 0
     assert capsys.readouterr().out == f"deleted {GROUP}/offsets\ndeleted {GROUP}\n"
-    assert server.tree.find(GROUP) is None
+    assert client.server.tree.find(GROUP) is None
 
 
 def test_delete_says_that_another_client_creates_znodes_there(
-    server: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    client: CommandClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    member = MemoryZkClient(server)
+    member = MemoryZkClient(client.server)
 
     def before(name: str, path: str) -> None:
         if (name, path) == ("delete", GROUP):
             member.create(f"{GROUP}/ids", b"")
 
-    client = CommandClient(server)
     client.before = before
-    monkeypatch.setattr("kafkalite.cli.zk.KazooZkClient", lambda *_: client)
     assert zk("delete", "--path", GROUP) == 1
     assert f"{GROUP} is not empty: another client creates znodes below it" in capsys.readouterr().err
 
@@ -66,32 +63,26 @@ def test_delete_says_that_another_client_creates_znodes_there(
     ],
 )
 def test_a_failure_is_one_line(
-    error: ZkError,
-    line: str,
-    server: MemoryZooKeeper,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    error: ZkError, line: str, client: CommandClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def before(_name: str, path: str) -> None:
         if path == GROUP:
             raise error
 
-    client = CommandClient(server)
     client.before = before
-    monkeypatch.setattr("kafkalite.cli.zk.KazooZkClient", lambda *_: client)
     assert zk("tree") == 1
     said = capsys.readouterr().err
     assert said.startswith(f"kafkalite zk: {line}")
     assert said.count("\n") == 1
 
 
-def test_a_missing_znode_is_named(server: MemoryZooKeeper, capsys: pytest.CaptureFixture[str]) -> None:
-    assert server.tree.find("/typo") is None
+def test_a_missing_znode_is_named(client: CommandClient, capsys: pytest.CaptureFixture[str]) -> None:
+    assert client.server.tree.find("/typo") is None
     assert zk("set", "--path", "/typo", "--data", "x") == 1
     assert "there is no znode /typo" in capsys.readouterr().err
 
 
-def test_the_root_of_the_tree_is_not_deleted(server: MemoryZooKeeper, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_root_of_the_tree_is_not_deleted(client: CommandClient, capsys: pytest.CaptureFixture[str]) -> None:
     assert zk("delete", "--path", "/consumers/") == 2
     assert "the whole cluster needs it" in capsys.readouterr().err
-    assert server.tree.find(GROUP) is not None
+    assert client.server.tree.find(GROUP) is not None
